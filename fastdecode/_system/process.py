@@ -35,6 +35,12 @@ def is_worker() -> bool:
     return _worker
 
 
+def check_process(process: int) -> None:
+    """Raise an error if an iterator of another process is used in this one."""
+    if process != os.getpid():
+        raise RuntimeError("this iterator belongs to the process that this one was forked from")
+
+
 def should_warn() -> bool:
     """Return whether this process should warn: of several workers, only the first does."""
     process = sys.modules.get("multiprocessing.process")

@@ -164,3 +164,14 @@ def no_shared_memory(error: Exception) -> OSError:
         f"worker processes cannot share memory here ({error}): /dev/shm must be there, writable "
         "and large enough (in a container: docker run --shm-size=1g)"
     )
+
+
+def too_many_files(error: Exception) -> RuntimeError | None:
+    """Return an error that says what to do where no file can be opened any more, if that is it."""
+    if getattr(error, "errno", 0) != errno.EMFILE and "ancdata" not in str(error):
+        return None
+    return RuntimeError(
+        f"too many files are open ({error}): each large tensor that comes from a worker process "
+        "holds one. Keep copies of them (masks.clone()), raise the limit (ulimit -n), or call "
+        'torch.multiprocessing.set_sharing_strategy("file_system")'
+    )

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import torch
 from PIL import Image as PillowImage
 
 from fastdecode._buffers import without_row
-from fastdecode._decode.lazy import encoded
+from fastdecode._decode.lazy import encoded, unmade
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible
-from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import is_of_albumentations
 from fastdecode.torch._joint import JointPlan, compile_joint
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._plan import Plan, compile_pipeline, uncompiled
-from fastdecode.torch._processors import as_transform
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch.transforms._random_crop import SampleGenerator, TorchDraws
 from fastdecode.torch.transforms.base import EncodedTransform
@@ -107,21 +107,11 @@ class Fused(EncodedTransform):
         if not isinstance(options.get("generator"), SampleGenerator):
             self.renew()
         if isinstance(data, PillowImage.Image):
-            if not options and (made := self.plan.record(data)) is not None:
-                return made
-            file = encoded(data)
+            file = encoded(data) if options else None
             if file is None:
-                return self._written(data)
+                return self.plan.of_image(data)
             data = file
-        return self.plan(without_row(data), **options)
-
-    def _written(self, image: PillowImage.Image) -> Any:
-        if self._source is None or _recognise.encoded_head(self._source) is not None:
-            raise TypeError(
-                f"{self.plan.head!r} takes the bytes of a file, or an image from fastdecode.open "
-                "that has not been changed"
-            )
-        return as_transform(self._source)(image)
+        return self.plan(data, **options)
 
     def with_geometry(self, data: Any, **options: Unpack[TransformOptions]) -> tuple[Any, Geometry]:
         """Decode and transform an image, and return where the result lies in it.
@@ -143,10 +133,16 @@ class FusedWithTargets(Fused):
     def __call__(self, data: Any, *targets: Any, **options: Any) -> Any:
         """Do what `Fused` does, and to targets what v2's pipelines do; return all of them.
 
-        An image that `fastdecode.open` has opened is recorded if it comes with one target.
+        An image that `fastdecode.open` has opened is recorded if it comes with one target. The
+        pipeline runs as written on what has been decoded already, and on structures of images.
         """
         if not targets:
-            return super().__call__(data, **options)
+            takes_images = not (options or self.plan.taking_bytes)
+            return (
+                self._source(data)
+                if takes_images and _is_decoded(data)
+                else super().__call__(data, **options)
+            )
         if options:
             raise TypeError(f"{', '.join(options)} cannot be given with targets")
         self.renew()
@@ -163,15 +159,24 @@ class FusedWithTargets(Fused):
         return made if isinstance(made, JointPlan) else None
 
 
+def _is_decoded(data: Any) -> bool:
+    """Return whether this is an image in memory, or a structure with one, and no encoded file."""
+    if isinstance(data, PillowImage.Image):
+        return unmade(data) is None
+    if isinstance(data, (torch.Tensor, np.ndarray)):
+        return data.ndim > 1
+    return isinstance(without_row(data), (dict, list, tuple))
+
+
 class FusedByName(Fused):
     """A pipeline of albumentations, which takes its image, and what belongs to it, by name."""
 
     def __call__(self, *data: Any, **named: Any) -> Any:
         """Return what the pipeline does, a dictionary; images of Pillow's are taken for arrays.
 
-        An image that `fastdecode.open` has opened is made by the core if it comes alone. Then all
-        draws follow from one number, of the pipeline's own generator if that has been given a seed,
-        or else of torch's global one.
+        An image that `fastdecode.open` has opened is made by the core if it comes alone. All draws
+        follow from one number of torch's global generator, or from the pipeline's own generator if
+        that has been given a seed.
         """
         if data:
             return super().__call__(*data, **named)
@@ -182,17 +187,35 @@ class FusedByName(Fused):
                 made = plan.of_drawn(named["image"], self._seed)
                 if made is not None:
                     return {"image": _as_array(made)}  # a pipeline of no steps makes no tensor
-        return pipeline(**{name: _as_array(one) for name, one in named.items()})
+        if not self._has_seed and hasattr(pipeline, "set_random_state"):  # from albumentations 2 on
+            # Its own generators are the same in all worker processes, and again in each epoch.
+            seed = self._seed()
+            in_python = random.Random(seed)  # noqa: S311
+            pipeline.set_random_state(np.random.default_rng(seed), in_python)
+        return pipeline(**{name: _as_arrays(one) for name, one in named.items()})
+
+    @property
+    def _has_seed(self) -> bool:
+        return getattr(self._source, "seed", None) is not None
 
     def _seed(self) -> int:
-        pipeline = self._source
-        if getattr(pipeline, "seed", None) is None:
+        if not self._has_seed:
             return TorchDraws().below(2**63 - 1)
-        return int(pipeline.random_generator.integers(2**63 - 1))
+        return int(self._source.random_generator.integers(2**63 - 1))
+
+
+def _as_arrays(found: Any) -> Any:
+    """Return an image as an array, and a list of masks as one of arrays; all else as it is."""
+    if isinstance(found, (list, tuple)) and any(isinstance(one, _IMAGE) for one in found):
+        return type(found)(map(_as_array, found))
+    return _as_array(found)
 
 
 def _as_array(found: Any) -> Any:
-    return np.array(found) if isinstance(found, PillowImage.Image) else found
+    return np.array(found) if isinstance(found, _IMAGE) else found
+
+
+_IMAGE = PillowImage.Image
 
 
 def fuse(
@@ -257,9 +280,9 @@ def fuse(
     image of `fastdecode.open` with one target, in whatever structure, without its pixels.
 
     Of albumentations the core does what it does in a `Loader`, if the image comes alone, by its
-    name, and from `fastdecode.open`. Its draws are distributed as albumentations', and follow from
-    the ``seed`` of the Compose, or else from torch's global generator. With masks, boxes or
-    keypoints, albumentations runs.
+    name, and from `fastdecode.open`; with masks, boxes or keypoints, albumentations runs. The draws
+    are distributed as albumentations', and follow from the ``seed`` of the Compose, or else from
+    torch's global generator.
 
     From the first step on that is neither, the pipeline runs as written. That step gets the same
     input as without `fuse`: a Pillow image, or a contiguous tensor.

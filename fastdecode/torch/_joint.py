@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from fastdecode.torch.transforms.base import TransformOptions
 
 _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
+_OF_TARGETS = (
+    *("ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
+    *("SanitizeBoundingBoxes", "SanitizeKeyPoints"),
+)
+"""Transforms that leave the image as it is."""
 
 
 class JointPlan:
@@ -110,7 +115,9 @@ class JointPlan:
         except Impossible:
             torch.default_generator.set_state(state)
             return None
-        return plan._call_rest(begin(drawn), moved)
+        recorded = begin(drawn)
+        # A step that is called may ask for the exact class of its image.
+        return plan._call_rest(recorded.made() if plan.plan.rest else recorded, moved)
 
     def _make(self, data: Data, target: Any, **options: Any) -> tuple[Any, Any]:
         followed = []
@@ -227,7 +234,7 @@ def _beside_targets(part: Any, recipe: Recipe) -> Recipe | None:
         return made if known else None
     if name == "ToPureTensor" and recipe.image is not None:
         return recipe.but(image=None)
-    return recipe if name in ("SanitizeBoundingBoxes", "SanitizeKeyPoints") else None
+    return recipe if name in _OF_TARGETS else None
 
 
 def _is_placed(part: Any) -> bool:

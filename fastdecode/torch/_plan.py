@@ -229,7 +229,62 @@ class Plan(EncodedTransform):
         plain = not self.steps and self.form == "tensor"
         return transform_for_slot(self.head, torch.uint8) if plain else self
 
-    # ---- recording one ----
+    # ---- an image that is opened ----
+
+    def of_image(self, image: PillowImage.Image) -> Any:
+        """Return the result for an image of `fastdecode.open`, with its values made later if possible.
+
+        Of any other Pillow image, and of one that is decoded, it is made as written.
+        """
+        if unmade(image) is not None:
+            made = self._recorded(image)
+            if made is not None:
+                return made
+            file = encoded(image)
+            if file is not None:
+                return self(file)
+        if self.taking_bytes or self.begin is None:
+            raise TypeError(
+                f"{self.head!r} takes the bytes of a file, or an image from fastdecode.open that "
+                "has not been changed"
+            )
+        return _through(self.written, image)
+
+    def _recorded(self, image: PillowImage.Image) -> Any:
+        """Return the result as a tensor whose values are made later; None if that cannot be.
+
+        If steps have to be called, they are called with the image, which remembers most of what
+        they do, and what follows them is recorded.
+        """
+        if self._halves is None:
+            return self.record(image)
+        called, following = self._halves
+        made = _through(called, image)
+        if following is None:
+            return made
+        return following.of_image(made) if isinstance(made, PillowImage.Image) else following(made)
+
+    @cached_property
+    def _halves(self) -> tuple[Sequence[Any], Plan | None] | None:
+        """What to call, and the plan of the other parts, which is recorded; None if all is.
+
+        What makes a Pillow image is called, if the image remembers all of it.
+        """
+        plan, head, begin = self.alike, self.alike.head, self.begin
+        if begin is None or self.taking_bytes or begin.quality != "exact" or plan.is_recordable:
+            return None
+        if plan.form == "pil" and not plan.steps and isinstance(head, Recipe):
+            return None if head.augments_pixels else (self.written, None)
+        for count in range(1, len(self.written)):
+            following = compile_parts(self.written[count:], begin)
+            if following.alike.is_recordable:
+                return self.written[:count], following
+        return None
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether an image that has not been decoded yet becomes a tensor that is recorded."""
+        return not self.steps and self._recordable is not None
 
     def record(
         self, image: PillowImage.Image, generator: SampleGenerator | None = None
@@ -302,6 +357,12 @@ class Plan(EncodedTransform):
 
     def __repr__(self) -> str:
         return "\n".join(["Plan(", *(f"  {line}" for line in self.lines()), ")"])
+
+
+def _through(parts: Sequence[Any], image: Any) -> Any:
+    for part in parts:
+        image = part(image)
+    return image
 
 
 def _form_of(head: EncodedTransform) -> tuple[Literal["tensor", "pil", "array"], Any]:

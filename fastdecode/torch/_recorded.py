@@ -305,6 +305,29 @@ def with_values(batch: Any, memory: BatchMemory, *, channels_last: bool) -> Any:
 
 
 _DTYPES = (torch.float32, torch.uint8)
+_LARGE, _MUCH_LARGER = 2**20, 4
+
+
+def without_large_files(batch: Any, *, channels_last: bool) -> Any:
+    """Return a batch for another process, made where its files are much larger than its values.
+
+    They would be copied several times, and wait in memory, as many batches as are made ahead.
+    """
+
+    def made(found: Any) -> Any:
+        if not isinstance(found, LazyTensor):
+            return _mapped(made, found)
+        files = sum(len(one.data) for one in found._recordings or ())
+        samples = len(found) if found.dim() == 4 else 1
+        if files <= max(_LARGE * samples, _MUCH_LARGER * found.nbytes):
+            return found
+        if found.dim() != 4:
+            return found.made()
+        how = torch.channels_last if channels_last else torch.contiguous_format
+        out = torch.empty(found.shape, dtype=found.dtype, device="cpu", memory_format=how)
+        return found.made(out)
+
+    return made(batch)
 
 
 def make(recordings: Sequence[Recording], images: torch.Tensor, pool: Pool | None = None) -> None:

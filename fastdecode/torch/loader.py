@@ -21,6 +21,7 @@ from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from fastdecode._arguments import check_names, is_int
 from fastdecode._system.process import ForkLock
+from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._loader import accelerate
 from fastdecode.torch._loader.arguments import (
     BatchWay,
@@ -691,7 +692,7 @@ class _LoaderEpoch:
             batch = finish_batch(ready)
             self._loader._record_handed_out(order, ready)
             self._left_out += ready.skipped
-            if batch is not None:  # None: every item was skipped
+            if batch is not SKIPPED:  # else all of its items were
                 self._gave_some = True
                 return batch
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 import torch
 
 from fastdecode._arguments import is_int
+from fastdecode._system.process import check_process
 from fastdecode.errors import ThreadsUnavailable
 from fastdecode.gpu._devices import parse_device
 from fastdecode.torch._loader.transfer import Transfer, transfer_to
@@ -246,8 +247,7 @@ class _PrefetchedEpoch(Iterator[Any]):
         self._ended = self._closed = False
 
     def __next__(self) -> Any:
-        if self._process != os.getpid():
-            raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        check_process(self._process)
         if self._ended:
             raise StopIteration
         if self._closed:

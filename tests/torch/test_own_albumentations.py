@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -164,21 +165,40 @@ class Photos(Dataset[Any]):
         return self.transform(image=image)["image"], index
 
 
-class Seeded(Photos):
-    """The same, with each sample seeded as a `Loader` does."""
+class Masked(Photos):
+    """The same, with masks."""
 
     def __getitem__(self, index: int) -> Any:
-        seed_global_generators(sample_seed(3, 0, index))
-        return super().__getitem__(index)
+        image = fastdecode.open(self.folder / f"{index}.jpg").convert("RGB")
+        mask = fastdecode.open(self.folder / f"{index}.png")
+        made = self.transform(image=image, masks=[mask, mask])
+        return made["image"], *made["masks"]
 
 
+class Seeded(Dataset[Any]):
+    """A dataset with each sample seeded as a `Loader` does."""
+
+    def __init__(self, dataset: Any, epoch: int) -> None:
+        self.dataset, self.epoch = dataset, epoch
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> Any:
+        seed_global_generators(sample_seed(3, self.epoch, index))
+        return self.dataset[index]
+
+
+@pytest.mark.parametrize("kind", [Photos, Masked])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_makes_what_a_seeded_dataset_gives(folder: Path, workers: int) -> None:
+def test_a_loader_makes_what_a_seeded_dataset_gives(
+    folder: Path, workers: int, kind: Callable[..., Any]
+) -> None:
     """Without a seed of the pipeline's own, draws follow from the seed, the epoch and the item."""
-    fused = fuse(A.Compose([*drawn(), *end()]))
-    with Loader(Photos(folder, fused), 8, num_workers=workers, seed=3) as loader:
-        got = [*loader]
-    assert_same(got, [*DataLoader(Seeded(folder, fused), 8)])
+    dataset = kind(folder, fuse(A.Compose([*drawn(), *end()])))
+    with Loader(dataset, 8, num_workers=workers, seed=3) as loader:
+        for epoch in range(2):
+            assert_same([*loader], [*DataLoader(Seeded(dataset, epoch), 8)])
 
 
 def test_changes_of_the_pipeline_take_effect(folder: Path) -> None:

@@ -46,6 +46,13 @@ class ThreadSafeImages(OwnImages):
     thread_safe = True
 
 
+class OfBatches(OwnImages):
+    """It has a loader of its own, which nobody asked for processes."""
+
+    def __getitem__(self, index: int) -> Any:
+        return next(iter(Loader(OwnImages(self.transform), 2, seed=index)))[0]
+
+
 def _drawn(transform: Any, image: Any) -> torch.Tensor:
     torch.manual_seed(5)
     made: torch.Tensor = transform(image)
@@ -114,6 +121,14 @@ def test_a_class_that_is_thread_safe_is_called_in_threads() -> None:
     for one in (safe, Subset(safe, range(9)), ConcatDataset([safe, safe])):
         assert Loader(one, 5, num_workers=2).workers == 0
         assert len(torch.cat([images for images, _ in Loader(one, 5, num_workers=2)])) == len(one)
+
+
+def test_a_dataset_with_a_loader_of_its_own_runs_in_worker_processes() -> None:
+    """These cannot start others, so that loader makes its batches there."""
+    dataset = Subset(OfBatches(PLAIN), range(4))
+    with Loader(dataset, 4, num_workers=1) as loader:
+        [made] = loader
+    assert_same(made, torch.stack([dataset[index] for index in range(4)]))
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

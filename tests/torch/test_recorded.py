@@ -22,7 +22,7 @@ from loading import COUNT, PROCESS_WARNINGS
 from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, StackDataset, Subset, default_collate
 
 import fastdecode
 from fastdecode.torch import Loader, _recorded, fuse
@@ -527,13 +527,21 @@ def test_a_loader_gives_what_a_seeded_dataset_gives(
         assert_same(one, other, f"batch {number}")
 
 
+def test_samples_of_a_stack_of_datasets_are_seeded_one_by_one(folder: Path) -> None:
+    """Its ``__getitems__``, which would draw for a whole batch, only collects them."""
+    parts = {name: Written(folder, [name], "bare") for name in ("recorded", "draws")}
+    for stack in (StackDataset(**parts), StackDataset(*parts.values())):
+        with Loader(stack, 4, num_workers=0, seed=0) as loader:
+            assert_same([*loader], [*DataLoader(Seeded(stack, 0, 0), 4)])
+
+
 def _written_to_memory(samples: list[Any]) -> Any:
     memory = torch.full((len(samples), 3, 24, 24), -7.0)
     torch.stack([image for image, _ in samples], out=memory)
     return memory
 
 
-@pytest.mark.parametrize("how", ["list", "stack", "names", "memory"])
+@pytest.mark.parametrize("how", ["list", "stack", "names", "memory", "nothing"])
 def test_a_collate_function_gets_tensors(folder: Path, how: str) -> None:
     """One's own function, called in a worker process, may stack them or hand them on."""
     functions: dict[str, Callable[[Any], Any]] = {
@@ -541,6 +549,7 @@ def test_a_collate_function_gets_tensors(folder: Path, how: str) -> None:
         "stack": lambda samples: torch.stack([image for image, _ in samples]).mean((2, 3)),
         "names": lambda samples: {"images": default_collate([image for image, _ in samples])},
         "memory": _written_to_memory,
+        "nothing": lambda samples: None if samples[0][1] else "first",
     }
     dataset = Written(folder, ["recorded"], "tuple")
     with Loader(dataset, 4, num_workers=2, seed=0, collate_fn=functions[how]) as loader:
@@ -562,6 +571,28 @@ def test_worker_processes_only_record(folder: Path, monkeypatch: pytest.MonkeyPa
         assert len([*loader]) == 3
 
     assert counts == [8, 8, 7]
+
+
+def test_batches_of_large_files_are_made_in_the_worker_process(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their values are much less to send, and to keep."""
+    for number in range(4):  # what is behind the end of a JPEG does not matter
+        data = (folder / f"{number}.jpg").read_bytes() + bytes(2**20)
+        (tmp_path / f"{number}.jpg").write_bytes(data)
+    counts = []
+    monkeypatch.setattr(
+        _recorded, "make", lambda found, images: (counts.append(len(found)), MAKE(found, images))
+    )
+
+    dataset = Subset(Written(tmp_path, ["recorded"], "tuple"), range(4))
+    with Loader(dataset, 4, num_workers=1, seed=0, channels_last=True) as loader:
+        [(images, _)] = loader
+
+    assert counts == []
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    [(expected, _)] = DataLoader(Seeded(dataset, 0, 0), 4)
+    assert_same(images.contiguous(), expected)
 
 
 def test_an_interrupt_loses_no_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,20 @@ def test_an_endless_sampler(way: str, batches: bool) -> None:
     assert kept < 20
 
 
+class Unsized(list[Any]):
+    """A dataset as people write one when only their sampler knows what there is."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+@EACH_WAY
+def test_with_a_sampler_nobody_asks_how_long_a_dataset_is(way: str) -> None:
+    """As in torch's DataLoader."""
+    with Loader(Unsized(range(9)), 2, sampler=[3, 1, 2], **WAYS[way][0]) as loader:
+        assert [batch.tolist() for batch in loader] == [[3, 1], [2]]
+
+
 def failing() -> Iterator[int]:
     yield from range(3 * SIZE)
     raise LookupError("the sampler's own")

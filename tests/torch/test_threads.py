@@ -165,6 +165,12 @@ def test_loader_works_on_in_a_forked_child() -> None:
         assert b"forked from" in in_child(lambda: str(next(batches)).encode())
         assert_same(given + copies(batches), expected[0])
 
+    with Loader(Images(), 4, workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        assert b"forked from" in in_child(lambda: str(next(batches)).encode())
+        assert len(list(batches)) == len(expected[0]) - 1
+
 
 LEFT_OPEN = {
     "batches ahead": "held = iter(Loader(loading.Images(count=500), 4, threads=3, prefetch=8))",

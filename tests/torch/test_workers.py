@@ -25,6 +25,7 @@ from loading import (
 from loading import (
     SeededLoader as Loader,
 )
+from processes import few_files
 from same import assert_same
 from torch.utils.data import default_collate
 
@@ -347,6 +348,45 @@ def test_what_cannot_be_pickled_is_made_here_if_nobody_asked_for_processes() -> 
             with pytest.warns(RuntimeWarning, match="in this process"):
                 batches = list(loader)
             assert [batch.label.tolist() for batch in batches] == [[0, 1], [2, 3]]
+
+
+def test_too_many_open_files_are_an_error_that_says_so() -> None:
+    """Each tensor of a kept batch that a worker process has sent holds one."""
+    too_many = pytest.raises(RuntimeError, match=r"too many files are open .*clone")
+    large = Plain(lambda index: torch.full((20_000,), index))
+    with Loader(large, 1, num_workers=1) as loader, few_files(20), too_many:
+        list(loader)
+
+
+def tensors(index: int) -> dict[str, Any]:
+    """Return tensors of which some share their memory."""
+    whole = torch.arange(12.0).view(3, 4) + index
+    large = torch.arange(30_000) + index
+    return {
+        "whole": whole,
+        "same": [whole.T, whole[1:, 2], whole.view(-1)],
+        "kinds": [whole > 3, whole.to(torch.int8), whole.bfloat16(), torch.tensor(index)],
+        "empty": torch.empty(0, 3),
+        "leaf": torch.ones(2, requires_grad=True),
+        "parts": [large[5:9], large[::7]],
+        "shared": torch.ones(3).share_memory_(),
+    }
+
+
+def test_small_tensors_come_as_they_were() -> None:
+    """They share what memory they did, and hold no file open."""
+    with Loader(Plain(tensors, 4), 2, num_workers=1, collate_fn=list) as loader:
+        got = [sample for batch in loader for sample in batch]
+    expected = [tensors(index) for index in range(4)]
+
+    assert_same(got, expected)
+    assert got[0]["leaf"].requires_grad
+    for sample in (got[3], expected[3]):
+        sample["whole"].fill_(-1)
+    assert_same(got[3], expected[3])
+
+    with Loader(Plain(torch.tensor, 50), 1, num_workers=1) as loader, few_files(20):
+        assert torch.cat(list(loader)).tolist() == [*range(50)]
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -5,6 +5,7 @@ That is: how many threads or processes do, what decodes, and where images become
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -255,6 +256,8 @@ def resolve_workers(
     count = usable_cores() if num_workers is None else int(num_workers)
     if apart or not source.why_processes:
         return count, 0
+    if num_workers is None and multiprocessing.current_process().daemon:
+        return 0, 0  # a worker process of another loader cannot have any
     return 0, count
 
 

@@ -24,7 +24,7 @@ class ReadyBatch(NamedTuple):
     """A finished batch."""
 
     batch: Any
-    """None if all items of the batch were left out."""
+    """SKIPPED if all items of the batch were left out."""
     position: int
     """The number of this batch in the epoch, counted from 1."""
     skipped: int
@@ -59,7 +59,7 @@ def collate(
     kept = [at for at, sample in enumerate(samples) if sample is not SKIPPED]
     skipped = len(samples) - len(kept)
     if not kept:
-        return ReadyBatch(None, position, skipped)
+        return ReadyBatch(SKIPPED, position, skipped)
     good = [samples[at] for at in kept]
     if collate_fn is not None:
         return ReadyBatch(collate_fn(good), position, skipped)
@@ -188,7 +188,7 @@ def finish_batch(ready: ReadyBatch) -> Any:
     The floats are made on the device of the images, and on CUDA in the order of the current stream.
     """
     normalize = ready.normalize
-    if normalize is None or ready.batch is None:
+    if normalize is None or ready.batch is SKIPPED:
         return ready.batch
     # Also in a block for inference, the batch is a normal tensor: it may be kept for training.
     with torch.inference_mode(mode=False), torch.no_grad():

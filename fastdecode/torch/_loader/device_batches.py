@@ -21,6 +21,7 @@ from fastdecode.gpu import _choice
 from fastdecode.gpu._devices import check_device
 from fastdecode.gpu._requests import Request, decode_requests, make_request
 from fastdecode.gpu._resize import resize_into
+from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._loader.batch_builder import (
     BatchBuilder,
     DeviceDecoding,
@@ -282,7 +283,7 @@ class DecodingTransfer(Transfer):
             images.append(found)
             return _PLACEHOLDER
 
-        rest = ready.batch if ready.batch is None else change_images(ready.batch, taken_out)
+        rest = ready.batch if ready.batch is SKIPPED else change_images(ready.batch, taken_out)
         staged = self._inner.stage(ready._replace(batch=rest))
         return _Decoded(staged, images[0] if images else None, event)
 

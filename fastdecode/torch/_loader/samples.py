@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import IterableDataset, IterDataPipe, Subset
+from torch.utils.data import IterableDataset, IterDataPipe, StackDataset, Subset
 
 from fastdecode._arguments import is_int, shown
 from fastdecode._backends.selection import load_named, preferred
@@ -97,7 +97,8 @@ class SampleSource:
     def length(self, *, needed: bool) -> int | None:
         """Return how many items there are; None if the dataset does not say, unless `needed`."""
         if isinstance(self.dataset, Sized):
-            with suppress(TypeError) if self.iterable else nullcontext():
+            optional = self.iterable or not needed
+            with suppress(TypeError, NotImplementedError) if optional else nullcontext():
                 return len(self.dataset)
         if needed:
             name = type(self.dataset).__name__
@@ -313,12 +314,17 @@ def _own_way(dataset: DecodeDataset[Any]) -> str:
 def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
     """Return a function from the indices of a batch to its samples, as torch's DataLoader calls.
 
-    It is the dataset's ``__getitems__``, also inside a Subset. A class below the one that has it
-    may have a ``__getitem__`` of its own, which it would pass by: then there is none.
+    It is the dataset's ``__getitems__``, also inside a Subset; that of a StackDataset, if one of
+    its datasets has it. A class below the one that has it may have a ``__getitem__`` of its own,
+    which it would pass by: then there is none.
     """
     if type(dataset) is Subset:
         inner, indices = _batch_getter(dataset.dataset), dataset.indices
         return None if inner is None else lambda wanted: inner([indices[at] for at in wanted])
+    if type(dataset) is StackDataset:
+        held = dataset.datasets
+        parts = held.values() if isinstance(held, dict) else held
+        return dataset.__getitems__ if any(map(_batch_getter, parts)) else None
     getter = getattr(dataset, "__getitems__", None)
     kinds = [kind for kind in type(dataset).__mro__ if not _ITEM_METHODS.isdisjoint(vars(kind))]
     first = (

@@ -24,12 +24,13 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastdecode._system.process import late_interrupt, raised_by_signal
+from fastdecode._system.process import check_process, late_interrupt, raised_by_signal
 from fastdecode.native._pool import Pool
 from fastdecode.torch._errors import (
     NO_SHARED_MEMORY,
     no_shared_memory,
     suppress_worker_warnings,
+    too_many_files,
 )
 from fastdecode.torch._loader.batch_builder import (
     BatchBuilder,
@@ -46,7 +47,7 @@ from fastdecode.torch._loader.samples import SampleMaker
 from fastdecode.torch._loader.streams import Begin, Nothing, StreamReader, seed_worker
 from fastdecode.torch._loader.threads import ThreadPool, limit_threads
 from fastdecode.torch._options import DecodeOptions
-from fastdecode.torch._recorded import left_to_others, with_values
+from fastdecode.torch._recorded import left_to_others, with_values, without_large_files
 from fastdecode.torch._user_code import preserve_generators
 
 _LARGEST_PART = 4
@@ -179,8 +180,7 @@ class _ThreadEpoch:
         return self
 
     def __next__(self) -> ReadyBatch | BatchBuilder:
-        if self._process != os.getpid():  # the threads stayed in the parent process
-            raise RuntimeError("this iterator belongs to the process that this one was forked from")
+        check_process(self._process)  # the threads stayed in the parent process
         self.fill(1)
         with self._lock:
             if self._closed:
@@ -254,6 +254,8 @@ class _WorkerDataset(Dataset[Any]):
         """
         try:
             sent = self._answer(*request)
+            made = without_large_files(sent.made, channels_last=self._channels_last)
+            sent = sent._replace(made=made)
         except Exception:
             where = f"in worker process {get_worker_info().id}"  # type: ignore[union-attr]
             sent = _Sent(request[0], ExceptionWrapper(where=where))
@@ -503,6 +505,7 @@ class _ProcessEpoch:
         return self
 
     def __next__(self) -> ReadyBatch:
+        check_process(self._process)  # else that would take the parent's batch
         with self._turn:
             return self._next()
 
@@ -559,6 +562,8 @@ class _ProcessEpoch:
             self._ended, self._batches = True, None
             raise
         except Exception as error:  # of no batch: the same one comes next
+            if (told := too_many_files(error)) is not None:
+                raise told from error
             if not str(error).startswith("DataLoader timed out"):
                 raise
             awaited = self._place.follows
