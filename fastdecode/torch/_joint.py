@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from fastdecode.torch.transforms.base import TransformOptions
 
 _MOVED = ("BoundingBoxes", "KeyPoints", "Mask")
+_OF_TARGETS = (
+    *("ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
+    *("SanitizeBoundingBoxes", "SanitizeKeyPoints"),
+)
+"""Transforms that leave the image as it is."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,9 @@ class FusedJoint:
         except Impossible:
             torch.default_generator.set_state(state)
             return None
-        sample: Any = begin(drawn), moved
+        recorded = begin(drawn)
+        # A step that is called may ask for the exact class of its image.
+        sample: Any = recorded.made() if way.fused.rest else recorded, moved
         for part in way.fused.rest:
             sample = part(*sample)
         made: tuple[Any, Any] = sample
@@ -254,7 +261,7 @@ def _beside_targets(part: Any, recipe: Recipe) -> Recipe | None:
         return made if known else None
     if name == "ToPureTensor" and recipe.image is not None:
         return recipe.but(image=None)
-    return recipe if name in ("SanitizeBoundingBoxes", "SanitizeKeyPoints") else None
+    return recipe if name in _OF_TARGETS else None
 
 
 def _is_placed(part: Any) -> bool:

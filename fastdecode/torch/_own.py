@@ -7,8 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+import torch
 from PIL import Image as PillowImage
 
+from fastdecode._buffers import without_row
 from fastdecode.native._augment import Impossible
 from fastdecode.torch._albumentations import is_of_albumentations
 from fastdecode.torch._fuse import Fused, Source, fuse_for, unfused
@@ -30,10 +32,14 @@ class FusedWithTargets(Fused):
     def __call__(self, data: Any, *targets: Any, **options: Any) -> Any:
         """Do what `Fused` does, and to targets what v2's pipelines do; return all of them.
 
-        An image that `fastdecode.open` has opened is recorded if it comes with one target.
+        An image that `fastdecode.open` has opened is recorded if it comes with one target. The
+        pipeline runs as written on what has been decoded already, and on structures of images.
         """
         if not targets:
-            return super().__call__(data, **options)
+            if options or self.written is None or not _is_decoded(data):
+                return super().__call__(data, **options)
+            self._renew()
+            return self._written(data)
         if options:
             raise TypeError(f"{', '.join(options)} cannot be given with targets")
         self._renew()
@@ -49,6 +55,13 @@ class FusedWithTargets(Fused):
         source = cast("Source", self._source)
         made = resolve_joint(source.transform, source.options, may_fuse=True)
         return made if isinstance(made, FusedJoint) else None
+
+
+def _is_decoded(data: Any) -> bool:
+    """Return whether this is an image in memory, or a structure with one, and no encoded file."""
+    if isinstance(data, (torch.Tensor, np.ndarray)):
+        return data.ndim > 1
+    return isinstance(without_row(data), (dict, list, tuple))
 
 
 class FusedByName(Fused):
