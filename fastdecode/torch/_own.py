@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -70,9 +71,9 @@ class FusedByName(Fused):
     def __call__(self, *data: Any, **named: Any) -> Any:
         """Return what the pipeline does, a dictionary; images of Pillow's are taken for arrays.
 
-        An image that `fastdecode.open` has opened is made by the core if it comes alone. Then all
-        draws follow from one number, of the pipeline's own generator if that has been given a seed,
-        or else of torch's global one.
+        An image that `fastdecode.open` has opened is made by the core if it comes alone. All draws
+        follow from one number, of the pipeline's own generator if that has been given a seed, or
+        else of torch's global one.
         """
         if data:
             return super().__call__(*data, **named)
@@ -84,17 +85,23 @@ class FusedByName(Fused):
                 made = way._of_drawn(named["image"], self._seed)
                 if made is not None:
                     return {"image": _as_array(made)}  # a pipeline of no steps makes no tensor
+        if not self._has_seed and hasattr(pipeline, "set_random_state"):
+            seed = self._seed()
+            pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))  # noqa: S311
         return pipeline(**{name: _as_array(one) for name, one in named.items()})
 
     @property
     def _pipeline(self) -> Any:
         return cast("OfImage", self.written).transform
 
+    @property
+    def _has_seed(self) -> bool:
+        return getattr(self._pipeline, "seed", None) is not None
+
     def _seed(self) -> int:
-        pipeline = self._pipeline
-        if getattr(pipeline, "seed", None) is None:
+        if not self._has_seed:
             return TorchDraws().below(2**63 - 1)
-        return int(pipeline.random_generator.integers(2**63 - 1))
+        return int(self._pipeline.random_generator.integers(2**63 - 1))
 
 
 def _as_array(found: Any) -> Any:
@@ -163,9 +170,9 @@ def fuse(
     image of `fastdecode.open` with one target, in whatever structure, without its pixels.
 
     Of albumentations the core does what it does in a `Loader`, if the image comes alone, by its
-    name, and from `fastdecode.open`. Its draws are distributed as albumentations', and follow from
-    the ``seed`` of the Compose, or else from torch's global generator. With masks, boxes or
-    keypoints, albumentations runs.
+    name, and from `fastdecode.open`, with draws distributed as albumentations'. With masks, boxes
+    or keypoints, albumentations runs. Draws follow from the ``seed`` of the Compose, or else from
+    torch's global generator.
 
     From the first step on that is neither, the pipeline runs as written. That step gets the same
     input as without `fuse`: a Pillow image, or a contiguous tensor.

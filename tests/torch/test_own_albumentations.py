@@ -164,15 +164,17 @@ def test_a_seed_of_the_pipeline_is_followed(folder: Path) -> None:
 class Photos(Dataset[Any]):
     """A dataset as people write it with albumentations."""
 
-    def __init__(self, folder: Path, transform: Any) -> None:
-        self.folder, self.transform = folder, transform
+    def __init__(self, folder: Path, transform: Any, *, with_mask: bool = False) -> None:
+        self.folder, self.transform, self.with_mask = folder, transform, with_mask
 
     def __len__(self) -> int:
         return COUNT
 
     def __getitem__(self, index: int) -> Any:
-        image = fastdecode.open(self.folder / f"{index}.jpg").convert("RGB")
-        return self.transform(image=image)["image"], index
+        named = {"image": fastdecode.open(self.folder / f"{index}.jpg").convert("RGB")}
+        if self.with_mask:
+            named["mask"] = fastdecode.open(self.folder / f"{index}.png")
+        return self.transform(**named), index
 
 
 class Seeded(Photos):
@@ -184,12 +186,16 @@ class Seeded(Photos):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_makes_what_a_seeded_dataset_gives(folder: Path, workers: int) -> None:
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_a_loader_makes_what_a_seeded_dataset_gives(
+    folder: Path, workers: int, with_mask: bool
+) -> None:
     """Without a seed of the pipeline's own, draws follow from the seed, the epoch and the item."""
     fused = fuse(A.Compose([*drawn(), *end()]))
-    with Loader(Photos(folder, fused), 8, num_workers=workers, seed=3) as loader:
+    dataset = Photos(folder, fused, with_mask=with_mask)
+    with Loader(dataset, 8, num_workers=workers, seed=3) as loader:
         got = [*loader]
-    assert_same(got, [*DataLoader(Seeded(folder, fused), 8)])
+    assert_same(got, [*DataLoader(Seeded(folder, fused, with_mask=with_mask), 8)])
 
 
 def test_changes_of_the_pipeline_take_effect(folder: Path) -> None:
