@@ -189,6 +189,11 @@ class Fused(EncodedTransform):
         return recipe if may_be_of(self.image) else None
 
     @property
+    def is_recordable(self) -> bool:
+        """Whether an image that has not been decoded yet becomes a tensor that is recorded."""
+        return not self._way.rest and self._way._recordable is not None
+
+    @property
     def _way(self) -> Fused:
         """What makes an image outside of a `Loader`."""
         return self.in_loader if self.in_loader is not None and self._draws_alike else self

@@ -12,16 +12,20 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode._buffers import without_row
+from fastdecode._decode.lazy import unmade
 from fastdecode.native._augment import Impossible
+from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import is_of_albumentations
 from fastdecode.torch._fuse import Fused, Source, fuse_for, unfused
 from fastdecode.torch._joint import FusedJoint, resolve_joint
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch.transforms._random_crop import TorchDraws
+from fastdecode.torch.transforms.containers import Compose
 
 if TYPE_CHECKING:
     from fastdecode.torch._albumentations import OfImage
+    from fastdecode.torch.transforms._random_crop import SampleGenerator
     from fastdecode.torch.transforms.base import Quality
 
 _T = TypeVar("_T")
@@ -49,6 +53,33 @@ class FusedWithTargets(Fused):
             if made is not None:
                 return made
         return cast("Source", self._source).transform(data, *targets)
+
+    def _recorded(self, image: PillowImage.Image, generator: SampleGenerator | None = None) -> Any:
+        """Return the result as `Fused` does; if a step has to be called, of what follows it.
+
+        Then the steps up to it are called with the image, which remembers most of what they do.
+        """
+        halves = None if unmade(image) is None else self._halves
+        if halves is None:
+            return super()._recorded(image, generator)
+        called, following = halves
+        made: Any = image
+        for part in called:
+            made = part(made)
+        return following(made)
+
+    @cached_property
+    def _halves(self) -> tuple[list[Any], Fused] | None:
+        """The steps to call, and a pipeline of the others that is recorded; None if all is."""
+        source = cast("Source", self._source)
+        parts = list(_recognise.flatten(source.transform))
+        if self.is_recordable or source.options.quality != "exact":
+            return None
+        for count in range(1, len(parts)):
+            following = fuse(Compose(parts[count:]))
+            if isinstance(following, Fused) and following.is_recordable:
+                return parts[:count], following
+        return None
 
     @cached_property
     def _joint(self) -> FusedJoint | None:
