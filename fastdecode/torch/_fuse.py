@@ -141,6 +141,8 @@ class Fused(EncodedTransform):
         `data` may also be an image that `fastdecode.open` has opened, or any other Pillow image, on
         which `written` is called.
         """
+        if isinstance(data, PillowImage.Image) and unmade(data) is None:
+            return self._written(data)
         if not isinstance(options.get("generator"), SampleGenerator):
             self._renew()
         if isinstance(data, PillowImage.Image):

@@ -21,6 +21,7 @@ from fastdecode.torch._joint import FusedJoint, resolve_joint
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch.transforms._random_crop import TorchDraws
+from fastdecode.torch.transforms.base import Recipe
 from fastdecode.torch.transforms.containers import Compose
 
 if TYPE_CHECKING:
@@ -55,30 +56,33 @@ class FusedWithTargets(Fused):
         return cast("Source", self._source).transform(data, *targets)
 
     def _recorded(self, image: PillowImage.Image, generator: SampleGenerator | None = None) -> Any:
-        """Return the result as `Fused` does; if a step has to be called, of what follows it.
+        """Return the result as `Fused` does; if steps have to be called, of what follows them.
 
-        Then the steps up to it are called with the image, which remembers most of what they do.
+        They are called with the image, which remembers most of what they do.
         """
         halves = None if unmade(image) is None else self._halves
         if halves is None:
             return super()._recorded(image, generator)
         called, following = halves
-        made: Any = image
-        for part in called:
-            made = part(made)
-        return following(made)
+        made = called(image)
+        return made if following is None else following(made)
 
     @cached_property
-    def _halves(self) -> tuple[list[Any], Fused] | None:
-        """The steps to call, and a pipeline of the others that is recorded; None if all is."""
-        source = cast("Source", self._source)
-        parts = list(_recognise.flatten(source.transform))
+    def _halves(self) -> tuple[Any, Fused | None] | None:
+        """What to call, and a pipeline of the other steps, which is recorded; None if all is.
+
+        What makes a Pillow image is called, if the image remembers all of it.
+        """
+        source, way = cast("Source", self._source), self._way
         if self.is_recordable or source.options.quality != "exact":
             return None
+        if way.form == "pil" and not way.rest and isinstance(way.head, Recipe):
+            return None if way.head.augments_pixels else (self.written, None)
+        parts = list(_recognise.flatten(source.transform))
         for count in range(1, len(parts)):
             following = fuse(Compose(parts[count:]))
             if isinstance(following, Fused) and following.is_recordable:
-                return parts[:count], following
+                return Compose(parts[:count]), following
         return None
 
     @cached_property

@@ -470,6 +470,19 @@ def test_what_follows_a_step_of_ones_own_is_recorded(folder: Path, steps: list[A
     assert_same(made, expected, within=1.01 / 255 / 0.2)
 
 
+def test_an_image_that_a_pipeline_makes_is_not_decoded(folder: Path) -> None:
+    """One that only crops and resizes leaves that to what comes after it."""
+    steps = [v1.Resize(28), v1.CenterCrop(24)]
+    path = folder / "0.jpg"
+
+    image = fuse(v1.Compose(steps))(fastdecode.open(path).convert("RGB"))
+    made = fuse(v1.Compose(END))(image)
+
+    assert _is_recorded(made)
+    assert_same(image, v1.Compose(steps)(Image.open(path).convert("RGB")))
+    assert_same(made, v1.Compose(END)(image), within=1e-6)
+
+
 class Seeded(Dataset[Any]):
     """What a `Loader` gives of a dataset, in PyTorch's DataLoader."""
 
