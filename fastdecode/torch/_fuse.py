@@ -20,6 +20,7 @@ from fastdecode.torch._albumentations import is_of_albumentations
 from fastdecode.torch._joint import JointPlan, compile_joint
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._plan import Plan, compile_pipeline, uncompiled
+from fastdecode.torch._processors import as_transform
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch.transforms._random_crop import SampleGenerator, TorchDraws
 from fastdecode.torch.transforms.base import EncodedTransform
@@ -137,12 +138,9 @@ class FusedWithTargets(Fused):
         pipeline runs as written on what has been decoded already, and on structures of images.
         """
         if not targets:
-            takes_images = not (options or self.plan.taking_bytes)
-            return (
-                self._source(data)
-                if takes_images and _is_decoded(data)
-                else super().__call__(data, **options)
-            )
+            if options or self.plan.taking_bytes or not _is_decoded(data):
+                return super().__call__(data, **options)
+            return as_transform(self._source)(data)
         if options:
             raise TypeError(f"{', '.join(options)} cannot be given with targets")
         self.renew()

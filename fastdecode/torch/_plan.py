@@ -232,9 +232,9 @@ class Plan(EncodedTransform):
     # ---- an image that is opened ----
 
     def of_image(self, image: PillowImage.Image) -> Any:
-        """Return the result for an image of `fastdecode.open`, with its values made later if possible.
+        """Return the result for an image of `fastdecode.open`, whose values may be made later.
 
-        Of any other Pillow image, and of one that is decoded, it is made as written.
+        Any other Pillow image, and one that is decoded, goes through the pipeline as written.
         """
         if unmade(image) is not None:
             made = self._recorded(image)
@@ -262,7 +262,9 @@ class Plan(EncodedTransform):
         made = _through(called, image)
         if following is None:
             return made
-        return following.of_image(made) if isinstance(made, PillowImage.Image) else following(made)
+        if isinstance(made, PillowImage.Image):
+            return following.of_image(made)
+        return _through(following.written, made)
 
     @cached_property
     def _halves(self) -> tuple[Sequence[Any], Plan | None] | None:
@@ -273,8 +275,10 @@ class Plan(EncodedTransform):
         plan, head, begin = self.alike, self.alike.head, self.begin
         if begin is None or self.taking_bytes or begin.quality != "exact" or plan.is_recordable:
             return None
-        if plan.form == "pil" and not plan.steps and isinstance(head, Recipe):
-            return None if head.augments_pixels else (self.written, None)
+        if not isinstance(head, Recipe) or head.augments_pixels:
+            return None
+        if plan.form == "pil" and not plan.steps:
+            return self.written, None
         for count in range(1, len(self.written)):
             following = compile_parts(self.written[count:], begin)
             if following.alike.is_recordable:

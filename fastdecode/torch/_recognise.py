@@ -548,8 +548,8 @@ _FILLING = ("CenterCrop", "Pad", "RandomAffine", "RandomPerspective", "RandomRot
 
 
 def _erase(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept RandomErasing as the last part, after the values are floats."""
-    floats = recipe.form in ("float", "levels", "normalised")
+    """Accept RandomErasing, once or several times at the end, after the values are floats."""
+    floats = recipe.form in ("float", "levels", "normalised", "erased")
     made = _followed(recipe, part, program_of) if floats else None
     return made and made.but(form="erased")
 

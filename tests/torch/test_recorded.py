@@ -60,6 +60,10 @@ def _is_recorded(found: Any) -> bool:
     return isinstance(found, LazyTensor) and found._recordings is not None
 
 
+def _rgb(image: Any) -> Any:
+    return image.convert("RGB")
+
+
 def _in_place(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def changed(tensor: Any) -> Any:
         change(tensor)
@@ -436,6 +440,40 @@ def test_what_the_core_does_not_do_is_done_before(
     assert_same(made, v1.ToTensor()(change(Image.open(path).convert("RGB"))))
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [_rgb, v1.Resize((24, 24)), *END],
+        [v1.Resize(28), v1.CenterCrop(24), _rgb, *END],
+        [CROP, v1.RandomHorizontalFlip(), v1.Lambda(_rgb), v1.ToTensor()],
+        [CROP, ImageOps.invert, v1.ToTensor()],
+    ],
+)
+def test_what_follows_a_step_of_ones_own_is_recorded(folder: Path, steps: list[Any]) -> None:
+    """The steps up to it are called with the image, and the others if it has its pixels then."""
+    path = folder / "0.jpg"
+    torch.manual_seed(3)
+    made = fuse(v1.Compose(steps))(fastdecode.open(path).convert("RGB"))
+    torch.manual_seed(3)
+    expected = v1.Compose(steps)(Image.open(path).convert("RGB"))
+
+    assert _is_recorded(made) is (ImageOps.invert not in steps)
+    assert_same(made, expected, within=1.01 / 255 / 0.2)
+
+
+def test_an_image_that_a_pipeline_makes_is_not_decoded(folder: Path) -> None:
+    """One that only crops and resizes leaves that to what comes after it."""
+    steps = [v1.Resize(28), v1.CenterCrop(24)]
+    path = folder / "0.jpg"
+
+    image = fuse(v1.Compose(steps))(fastdecode.open(path).convert("RGB"))
+    made = fuse(v1.Compose(END))(image)
+
+    assert _is_recorded(made)
+    assert_same(image, v1.Compose(steps)(Image.open(path).convert("RGB")))
+    assert_same(made, v1.Compose(END)(image), within=1e-6)
+
+
 class Seeded(Dataset[Any]):
     """What a `Loader` gives of a dataset, in PyTorch's DataLoader."""
 
@@ -472,6 +510,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
     "changed in place": lambda image: _normalised_in_place(FUSED(image)),
     "resized before": lambda image: FUSED(ImageOps.mirror(image.resize((30, 40)))),
     "of a part": lambda image: FUSED(image.crop((3, 4, 50, 40))),
+    "a step of one's own": fuse(v1.Compose([v1.Resize(40), _rgb, CROP, *END])),
     "turned": lambda image: FUSED(image.rotate(float(torch.rand(())) * 30)),
     "reseeded": lambda image: (torch.manual_seed(7), FUSED(image))[1],
     "twice": lambda image: torch.cat([FUSED(image), FUSED(image)]),
