@@ -191,7 +191,7 @@ class Fused(EncodedTransform):
         return recipe if may_be_of(self.image) else None
 
     @property
-    def is_recordable(self) -> bool:
+    def _is_recordable(self) -> bool:
         """Whether an image that has not been decoded yet becomes a tensor that is recorded."""
         return not self._way.rest and self._way._recordable is not None
 

@@ -74,14 +74,14 @@ class FusedWithTargets(Fused):
         What makes a Pillow image is called, if the image remembers all of it.
         """
         source, way = cast("Source", self._source), self._way
-        if self.is_recordable or source.options.quality != "exact":
+        if self._is_recordable or source.options.quality != "exact":
             return None
         if way.form == "pil" and not way.rest and isinstance(way.head, Recipe):
             return None if way.head.augments_pixels else (self.written, None)
         parts = list(_recognise.flatten(source.transform))
         for count in range(1, len(parts)):
             following = fuse(Compose(parts[count:]))
-            if isinstance(following, Fused) and following.is_recordable:
+            if isinstance(following, Fused) and following._is_recordable:
                 return Compose(parts[:count]), following
         return None
 
