@@ -449,6 +449,8 @@ def _after(part: Part, now: Expected) -> Expected:
         level = 0.5 * now.level
     if part.name in VALUES and not _is_bytes(result):
         level *= step.gain
+    elif part.name == "ImageClassification":
+        level *= 5  # a fifth is more than its deviations
     unknown = now.unknown or (now.erased and part.name in ("FiveCrop", "TenCrop", *OF_ARRAYS))
     # albumentations' ColorJitter clips after each of its operations, whose order it draws.
     unknown = unknown or (part.name in JITTERS and not _is_bytes(before))
