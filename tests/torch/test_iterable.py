@@ -446,7 +446,8 @@ def test_length() -> None:
         assert len(list(iter(loader))) == 12
         with pytest.warns(UserWarning, match="Length of IterableDataset Whole") as told:
             assert len(list(loader)) == 12  # `list` asks for the length
-    assert len(told) == 1
+    # Newer Pythons also warn of forking a process with threads.
+    assert sum("Length of IterableDataset" in str(one.message) for one in told) == 1
 
 
 @pytest.mark.parametrize(
