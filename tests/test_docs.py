@@ -277,7 +277,15 @@ def test_a_block_stands_alone(page: Path) -> None:
         assert not block.runs or block.language != "sh" or block.is_ours, block
 
 
-@pytest.mark.parametrize("page", _PROGRAMS, ids=_name)
+@pytest.mark.parametrize(
+    "page",
+    # The page of backends measures all of them.
+    [
+        pytest.param(page, marks=[pytest.mark.thorough] * (page.name == "backends.md"))
+        for page in _PROGRAMS
+    ],
+    ids=_name,
+)
 def test_a_page_runs_as_pasted(page: Path, tmp_path: Path) -> None:
     """Each block of a page runs without the others' names, in a folder with the photos it names."""
     if os.name == "nt" and any(block.language == "sh" for block in pages.blocks(page)):
