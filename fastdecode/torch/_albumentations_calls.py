@@ -192,8 +192,6 @@ class _Leaf:
         plain = known.is_own_class(transform) and not known.holds_functions(transform)
         plain = plain and all(_is_of_base(transform, one) for one in _CALLED)
         self._record = _RECORDED.get(name, _not_recorded) if plain else None
-        if name not in (*_RECORDED, *_SHAPE_ALONE) and not _is_of_base(transform, _LOOKING):
-            self._record = None
         scale = known.scale_of(transform) if plain and name in ("Normalize", "ToFloat") else None
         self._form = None if scale is None else Recipe(mean=scale[0], std=scale[1])
 
@@ -259,7 +257,6 @@ class _Leaf:
 
 
 _CALLED = ("__call__", "apply_with_params")
-_LOOKING = "get_params_dependent_on_data"
 
 
 def _is_of_base(transform: Any, name: str) -> bool:
@@ -481,9 +478,3 @@ _RECORDED: Mapping[str, _Record] = {
     "VerticalFlip": _always(Operation("turn_over")),
 }
 """By class, what becomes of a recorded image; None where the core does not do it."""
-
-_SHAPE_ALONE = (
-    *("AdditiveNoise", "ElasticTransform", "GaussNoise", "GaussianBlur", "GridDistortion"),
-    *("MultiplicativeNoise", "OpticalDistortion", "Perspective", "RGBShift"),
-)
-"""Others that ask an image for no more than its shape before they draw."""

@@ -140,6 +140,7 @@ BY_ALBUMENTATIONS = {
     "one's own": lambda: [Brightest(p=1)],
     "random fill": lambda: [A.CoarseDropout(fill="random", p=1)],
     "rain": lambda: [A.RandomRain(p=1), A.ImageCompression(p=1), A.Perspective(p=1)],
+    "stain": lambda: [A.HEStain("macenko", p=1)],
     "too many tiles": lambda: [A.Posterize([(1, 2), (3, 4), (5, 6)], p=1)],
 }
 """Steps that get the pixels, or look at them before they draw."""
