@@ -141,6 +141,7 @@ class Calls:
     """A pipeline of albumentations that is called with images which are not decoded yet."""
 
     def __init__(self, pipeline: Any) -> None:
+        self._pipeline = pipeline
         self._leaves: list[_Leaf] = []
         self._begin = self._node(pipeline)
         targets = getattr(pipeline, "_additional_targets", {})
@@ -153,6 +154,9 @@ class Calls:
             lazy = LazyArray.of(one) if name in self._images else None
             data[name] = with_arrays(one) if lazy is None else lazy
         return {name: with_arrays(one) for name, one in self._begin()(**data).items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Calls, (self._pipeline,)
 
     def _node(self, transform: Any) -> Callable[[], Any]:
         """Return what begins a call of a transform: it returns what takes the data."""
