@@ -54,10 +54,6 @@ _ASSIGNABLE = {"channels_last", "collate_fn", "normalize_on", "skipped", "worker
 class Loader:
     """A data loader whose threads decode images straight into the memory of the batch.
 
-    The contents of a batch depend only on `seed`, the epoch and the items. The number of threads or
-    processes does not change them. If a sampler repeats an item within an epoch, each occurrence
-    gets random draws of its own.
-
     Parameters
     ----------
     dataset : Dataset
@@ -188,13 +184,24 @@ class Loader:
 
     Notes
     -----
-    Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named, when its first
-    batch is asked for. The memory of a batch is reused only when nothing refers to the batch any
-    more, so you may keep batches; so is that of each image if a ``collate_fn`` gets several sizes.
-    An epoch keeps the transforms and options with which it began, also if you change a step of a
-    pipeline: if you assign others to the dataset meanwhile, a warning says that they begin with the
-    next epoch. With worker processes or
-    a device there is one epoch at a time: a new one ends the previous one.
+    What a loader promises; whatever contradicts it is a bug:
+
+    1. A batch depends on `seed`, the epoch and its items alone, not on the number of threads or
+       processes. An item that a sampler repeats within an epoch gets draws of its own each time.
+    2. It is what torch's DataLoader would give if ``random``, NumPy and torch were seeded for each
+       sample from (`seed`, epoch, item).
+    3. Each ``iter(loader)`` starts the next epoch, or the one that `set_epoch` named, when its
+       first batch is asked for. With worker processes or a device there is one epoch at a time: a
+       new one ends the previous one.
+    4. An epoch keeps the transforms and options with which it began, whatever you change meanwhile.
+    5. `state_dict` in the middle of an epoch, and `load_state_dict`, give exactly the batches that
+       were left.
+    6. The memory of a batch is reused only when nothing refers to the batch any more, so you may
+       keep batches; so is that of each image if a ``collate_fn`` gets several sizes.
+    7. Code of your own runs as written, in worker processes, or in threads if it says
+       ``thread_safe = True``.
+    8. An error comes in the place of its batch, names the item and the file, and has the traceback.
+    9. Threads and processes end with the loader, also after an error or Ctrl-C.
 
     Examples
     --------
