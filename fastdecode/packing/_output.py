@@ -24,7 +24,7 @@ from fastdecode.stores.tar.writer import ShardFull, TarWriter
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Options
-    from fastdecode.packing._work import WorkFolder
+    from fastdecode.packing._unfinished import Unfinished
     from fastdecode.types import Buffer
 
 _FORMAT = 1
@@ -84,6 +84,20 @@ class Packed:
     empty_classes: list[str] = field(default_factory=list)
     manifest: str = ""
     shards: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Part:
+    """What one shard holds, or a store without shards."""
+
+    next: int = 0  # the first item of the source after it
+    items: int = 0
+    bytes_in: int = 0  # size of the encoded images in the source
+    bytes_out: int = 0  # and in the store
+    notes: dict[str, int] = field(default_factory=dict)  # see `Packed`
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    bytes: int = 0  # size of the shard
+    sha256: str = ""
 
 
 class OutputPaths:
@@ -146,24 +160,24 @@ class OutputPaths:
             f"{self.manifest}, or choose another place"
         )
 
-    def write_bad(self, bad: Sequence[tuple[str, str]], work: WorkFolder) -> None:
+    def write_bad(self, bad: Sequence[tuple[str, str]], work: Unfinished) -> None:
         """Write the bad items as CSV with key and reason; without any, remove an earlier list."""
         check_replaceable(self.bad, _BAD_HEADING)
         if not bad:
             self.bad.unlink(missing_ok=True)
             return
-        made = work.record(self.bad.name)  # so that a kill leaves nothing next to the store
+        made = work.path / self.bad.name  # so that a kill leaves nothing next to the store
         write_bytes(made, _BAD_HEADING + csv_text(bad).encode(), _BAD_HEADING)
         made.replace(self.bad)
 
-    def publish(self, work: WorkFolder) -> None:
+    def publish(self, work: Unfinished) -> None:
         """Rename the files to their final places, except those that an earlier run has renamed.
 
         The manifest comes last: while it is in the work folder, the next run goes on here, and
         shards without it do not count as a store.
         """
         rank = {self.path.name: 1, self.manifest.name: 2}
-        for made in sorted(work.files(), key=lambda path: rank.get(path.name, 0)):
+        for made in sorted(work.complete_files(), key=lambda path: rank.get(path.name, 0)):
             final = self.path.with_name(made.name)
             _check_missing(final)
             made.replace(final)
@@ -232,12 +246,12 @@ class TarShards:
             self._writer.abort()
 
 
-def describe_files(work: WorkFolder, place: OutputPaths) -> list[dict[str, Any]]:
+def describe_files(work: Unfinished, place: OutputPaths) -> list[dict[str, Any]]:
     """Return the name, size and checksum of each file of a store that is not a tar.
 
     For a folder, only the index is listed, because `content_sha256` is about all images.
     """
-    made = [path for path in work.files() if path.is_file()]
+    made = [path for path in work.complete_files() if path.is_file()]
     return [
         {
             "name": path.relative_to(work.path).as_posix(),

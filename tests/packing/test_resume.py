@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from packed import KINDS, Stop, checksums, make_source, name_of, stop_pack_at
 
-from fastdecode.packing import BadItems, _output, _pack, _work, pack
-from fastdecode.packing._pack import Work
-from fastdecode.packing._rewrite import Outcome
-from fastdecode.packing._work import CannotResume, WorkFolder
+from fastdecode.packing import BadItems, _output, _pack, _unfinished, pack
+from fastdecode.packing._output import OutputPaths
+from fastdecode.packing._rewrite import Outcome, Work
+from fastdecode.packing._unfinished import CannotResume, Unfinished
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores.folder import FileStore
 from fastdecode.testing import drawing, encode
@@ -256,10 +256,15 @@ def test_read_error_ends_the_pack(
     assert (packed.resumed, packed.items, packed.bad) == (4, 8, [])
 
 
+def _locked(folder: Path) -> Unfinished:
+    """Begin to work in the folder of a pack to ``out.tar``."""
+    return Unfinished(OutputPaths(str(folder / "out.tar"), "tar", sharded=True))
+
+
 def test_second_pack_at_once_is_refused(source: Path, tmp_path: Path) -> None:
     """A second pack to one place is refused while the first runs, and allowed afterwards."""
     with (
-        WorkFolder(tmp_path / ".out.tar.partial", "out.tar.json"),
+        _locked(tmp_path),
         pytest.raises(CannotResume, match="another process"),
     ):
         pack(source, tmp_path / "out.tar")
@@ -271,45 +276,44 @@ def test_folder_that_another_pack_removes_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pack that ends while another one waits for its lock removes the folder: it is made anew."""
-    partial, lock = tmp_path / ".out.tar.partial", _work._lock
-    removed = []
+    lock, removed = _unfinished._lock, []
 
-    def ending(handle: int, folder: Path) -> None:
+    def ending(file: Any, folder: Path) -> None:
         if not removed:
             removed.append(shutil.rmtree(folder))
             folder.mkdir(0o700)
-            (folder / "records").mkdir()
-        lock(handle, folder)
+            (folder / "journal").touch()
+        lock(file, folder)
 
-    monkeypatch.setattr(_work, "_lock", ending)
-    with (
-        WorkFolder(partial, "out.tar.json"),
-        pytest.raises(CannotResume, match="another process"),
-    ):
-        WorkFolder(partial, "out.tar.json")
+    monkeypatch.setattr(_unfinished, "_lock", ending)
+    with _locked(tmp_path), pytest.raises(CannotResume, match="another process"):
+        _locked(tmp_path)
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_leftovers_of_a_kill_are_removed(source: Path, tmp_path: Path, begun: bool) -> None:
+@pytest.mark.parametrize(
+    "journal", [None, b"", b'{"fast', b'{"fastdecode": "0.1"}\n"cats/1.jpg"\n"c']
+)
+def test_leftovers_of_a_kill_are_removed(
+    source: Path, tmp_path: Path, journal: bytes | None
+) -> None:
     """What a killed pack has recorded, or was about to, is removed, whatever it is."""
     partial = tmp_path / ".out.tar.partial"
-    (partial / "records").mkdir(parents=True)
-    if begun:
+    partial.mkdir(mode=0o700)
+    if journal is not None:
+        (partial / "journal").write_bytes(journal)
+    if journal and b"\n" in journal:
         (partial / ".out.tar.0a1b2c3d.partial" / "cats").mkdir(parents=True)
-        (partial / "out.tar").write_bytes(b"half")
-        (partial / ".out.tar.fdx.0a1b2c3d").write_bytes(b"half")
-        (partial / "records" / "begun").write_bytes(b'{"fastdecode": "0.1"}')
-        (partial / "records" / "keys").write_bytes(b'"cats/1.jpg"\n"cats')
         (partial / ".out.tar.0a1b2c3d.partial" / "cats" / "1.jpg").touch()
-    (partial / "records" / ".begun.0a1b2c3d").write_bytes(b'{"kind": ')
+        for name in ("out.tar", ".out.tar.fdx.0a1b2c3d", "out.tar.bad.csv"):
+            (partial / name).write_bytes(b"half")
 
     assert pack(source, tmp_path / "out.tar").items == 8
     assert not partial.exists()
 
 
 def _own_folder(work: Path) -> None:
-    (work / "records").mkdir(parents=True)
-    (work / "records" / "begun").write_text('{"fastdecode": "0.1"}')
+    work.mkdir()
+    (work / "journal").write_text('{"fastdecode": "0.1"}\n')
 
 
 def _made(work: Path, name: str, *, own: bool = True) -> None:
@@ -321,17 +325,14 @@ def _made(work: Path, name: str, *, own: bool = True) -> None:
 
 
 def _linked(work: Path, name: str) -> None:
-    """Let one of the names in the work folder, or itself (""), be a link to a folder with files."""
+    """Let one of the names in the work folder, or itself (""), be a link to a file or folder."""
     victim = work.parent / "victim"
     _made(victim, "notes")
     _made(victim, "out.tar.json", own=False)
     if name:
         _own_folder(work)
-        if (work / name).exists():
-            shutil.move(work / name, work.parent / "moved")
-            (work / name).symlink_to(work.parent / "moved")
-        else:
-            (work / name).symlink_to(victim / "notes")
+        (work / name).unlink(missing_ok=True)
+        (work / name).symlink_to(victim / ("journal" if name == "journal" else "notes"))
     else:
         work.symlink_to(victim)
 
@@ -340,16 +341,14 @@ _FOREIGN: dict[str, Callable[[Path], object]] = {
     "a folder": lambda work: _made(work, "notes", own=False),
     "an empty folder": lambda work: work.mkdir(mode=0o755),
     "with the manifest": lambda work: _made(work, "out.tar.json", own=False),
-    "with records": lambda work: _made(work, "records/notes", own=False),
-    "with another begun": lambda work: _made(work, "records/begun", own=False),
+    "with another journal": lambda work: _made(work, "journal", own=False),
     "a file": lambda work: work.write_text("mine"),
     "a file in ours": lambda work: _made(work, "notes"),
     "a folder in ours": lambda work: _made(work, "out.tar/notes"),
-    "a record in ours": lambda work: _made(work, "records/notes"),
     "a link": lambda work: _linked(work, ""),
-    "linked records": lambda work: _linked(work, "records"),
-    "a linked begun": lambda work: _linked(work, "records/begun"),
+    "a linked journal": lambda work: _linked(work, "journal"),
     "a linked shard": lambda work: _linked(work, "out-00000.tar"),
+    "a linked folder": lambda work: _linked(work, "out.tar"),
     "a dangling link": lambda work: work.symlink_to("nothing"),
 }
 
@@ -384,12 +383,13 @@ def test_source_in_the_work_folder_is_refused(tmp_path: Path, begun: Path) -> No
     assert checksums(tmp_path) == before
 
 
-def test_damaged_record_is_named(source: Path, tmp_path: Path, begun: Path) -> None:
-    """A record that is no JSON, or not of a shard, is an error that says what to remove."""
-    for name, data in (("1", b"{"), ("1", b'{"odd": 1}'), ("begun", b'{"fastdecode": ')):
-        (begun / "records" / name).write_bytes(data)
-        with pytest.raises(CannotResume, match=f"records/{name},.*is damaged: remove {begun}"):
-            pack(source, tmp_path / "out.tar", **SHARDS)
+@pytest.mark.parametrize("line", [b"{\n", b'{"odd": 1}\n'])
+def test_damaged_journal_is_named(source: Path, tmp_path: Path, begun: Path, line: bytes) -> None:
+    """A line that is not JSON, or not of a shard, is an error that says what to remove."""
+    with (begun / "journal").open("ab") as file:
+        file.write(line)
+    with pytest.raises(CannotResume, match=f"journal,.*is damaged: remove {begun}"):
+        pack(source, tmp_path / "out.tar", **SHARDS)
 
 
 def _stop_publishing(patch: pytest.MonkeyPatch, count: int) -> None:
