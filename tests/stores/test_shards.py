@@ -15,8 +15,7 @@ from tars import image, numbered, write_tar
 
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError
-from fastdecode.stores import Store, concat, create_store, open_store
-from fastdecode.stores.concat import Concatenated
+from fastdecode.stores import Store, concat, open_store
 from fastdecode.stores.locations import expand_braces, shard_locations
 from fastdecode.stores.tar.store import index_tar, open_tar
 
@@ -297,21 +296,6 @@ def test_indexes_may_lie_in_a_folder(tmp_path: Path) -> None:
         _check(store)
     with pytest.raises(FileNotFoundError):
         open_store(f"{tmp_path}/train-*.tar", index=tmp_path)
-
-
-def test_stores_of_any_kind_can_be_concatenated(tmp_path: Path) -> None:
-    """A folder and a shard can be concatenated to one store."""
-    for number, name in enumerate(("folder", "t.tar")):
-        with create_store(tmp_path / name, classes=["a"]) as writer:
-            writer.add(f"a/{number}.jpg", image(number), 0)
-    parts = [open_store(tmp_path / "folder"), open_store(tmp_path / "t.tar")]
-
-    with Concatenated("both", parts, "mixed") as store:
-        assert [store.key(i) for i in range(2)] == ["a/0.jpg", "a/1.jpg"]
-        assert isinstance(store.source(0), str)
-        assert [bytes(store.read(i)) for i in range(2)] == [image(0), image(1)]
-    with pytest.raises(ValueError, match="closed"):
-        parts[1].read(0)
 
 
 @pytest.mark.parametrize(
