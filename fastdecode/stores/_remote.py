@@ -169,7 +169,7 @@ def _is_gone(error: FileNotFoundError) -> bool:
     fsspec raises one for any error of HTTP, and s3fs for a bucket that is missing.
     """
     cause = error.__cause__
-    if cause is None or isinstance(cause, FileNotFoundError):
+    if cause is None or isinstance(cause, (FileNotFoundError, LookupError)):
         return True
     response = getattr(cause, "response", None)
     if isinstance(response, dict):

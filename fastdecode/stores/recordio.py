@@ -7,7 +7,7 @@ import os
 import struct
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,13 @@ from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, SelfDescribed
-from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
-from fastdecode.stores._recordio_format import (
-    ImageRecord,
-    offsets,
-    parse_image,
-    read_record,
-)
+from fastdecode.stores._ranges import Ranges, exists, read_file
+from fastdecode.stores._recordio_format import ImageRecord, offsets, parse_image, read_record
 from fastdecode.types import Buffer
 
 _COLUMNS = ("offset", "length", "size")
 """Offset and length of a record, and the size of its image, in bytes."""
 
-_CHUNK = 1 << 20
 _SAMPLES = 8
 
 
@@ -89,13 +83,13 @@ class RecordStore(SelfDescribed):
             return
         try:
             at = self._lines or _index_location(self.location)
-            lines = Ranges(at, self._storage_options)
+            text = read_file(at, self._storage_options)
         except FileNotFoundError as error:
             if self._lines is not None:
                 raise FileNotFoundError(f"{self._lines}: there is no such index") from error
             self._contents = _scan(opened)
         else:
-            self._contents = _read_lines(lines, opened, all_of_it=self._lines is None)
+            self._contents = _read_lines(at, text, opened, all_of_it=self._lines is None)
 
     def _open(self) -> Ranges:
         return Ranges(self.location, self._storage_options)
@@ -156,10 +150,10 @@ def _load_index(records: Ranges, storage_options: Mapping[str, Any]) -> Index | 
             f"{records.location} has {records.size} bytes, but according to its index "
             f"{index.about.get('bytes')}: it has been cut; if it is another file, remove {name}"
         )
-    lines = local_path(_index_location(records.location))
-    if not is_uri(name) and exists(lines):
-        text = Ranges(lines)
-        if [text.size, zlib.crc32(text.read(0, text.size))] == index.about.get("lines"):
+    lines = _index_location(records.location)
+    if records.is_local and exists(lines):
+        text = read_file(lines)
+        if [len(text), zlib.crc32(text)] == index.about.get("lines"):
             return index
         raise StoreError(
             f"{lines} is not the one that {name} was written with: remove one of the two"
@@ -182,26 +176,22 @@ class _Places:
         return str(self.keys[index])
 
 
-def _read_lines(lines: Ranges, records: Ranges, *, all_of_it: bool) -> _Places:
+def _read_lines(name: str, text: bytes, records: Ranges, *, all_of_it: bool) -> _Places:
     """Read an ``.idx``, which has a line with key and offset for each record.
 
     With `all_of_it`, the lines must name all records: the last one must end with the file.
     """
-    chunks = [np.empty((0, 2), np.int64)]
-    for number, text in _chunks(lines):
-        try:
-            chunk = np.loadtxt(io.BytesIO(text), np.int64, comments=None, ndmin=2)
-        except ValueError as error:
-            raise StoreError(f"{lines.location}, after line {number}: {error}") from error
-        if chunk.shape[1] != 2 or chunk.min() < 0:
-            raise StoreError(
-                f"{lines.location}, after line {number}: each line must have a key and an offset, "
-                "both numbers"
-            )
-        chunks.append(chunk)
-    keys, places = np.concatenate(chunks).T.copy()
+    found = np.empty((0, 2), np.int64)
+    try:
+        if text.strip():
+            found = np.loadtxt(io.BytesIO(text), np.int64, comments=None, ndmin=2)
+    except ValueError as error:
+        raise StoreError(f"{name}: {error}") from error
+    if found.shape[1] != 2 or found.min(initial=0) < 0:
+        raise StoreError(f"{name}: each line must have a key and an offset, both numbers")
+    keys, places = found.T.copy()
     if all_of_it:
-        _check_end(lines, records, int(places.max(initial=-1)))
+        _check_end(name, records, int(places.max(initial=-1)))
     return _Places(keys, places, has_ids=_has_ids(records, keys, places))
 
 
@@ -217,32 +207,18 @@ def _scan(records: Ranges) -> _Places:
     return _Places(np.arange(len(places)), places, has_ids=False)
 
 
-def _chunks(lines: Ranges) -> Iterator[tuple[int, bytes]]:
-    """Yield the text in chunks of whole lines, each with the number of lines before it."""
-    text = memoryview(lines.read(0, lines.size))
-    at = number = 0
-    while at < len(text):
-        chunk = bytes(text[at : at + _CHUNK])
-        if at + len(chunk) < len(text):
-            chunk = chunk[: chunk.rfind(b"\n") + 1] or chunk
-        if chunk.strip():
-            yield number, chunk
-        number += chunk.count(b"\n")
-        at += len(chunk)
-
-
-def _check_end(lines: Ranges, records: Ranges, last: int) -> None:
+def _check_end(lines: str, records: Ranges, last: int) -> None:
     """Raise a StoreError unless the file ends with the last record."""
     try:
         end = 0 if last < 0 else read_record(records, last)[1]
     except StoreError as error:
         raise StoreError(
-            f"{records.location}: {error}; it is damaged or truncated, or {lines.location} belongs "
+            f"{records.location}: {error}; it is damaged or truncated, or {lines} belongs "
             "to another file"
         ) from error
     if end != records.size:
         wrong = StoreError(
-            f"{lines.location} ends at {end}, but {records.location} at {records.size}: it has "
+            f"{lines} ends at {end}, but {records.location} at {records.size}: it has "
             "been cut, or belongs to another file"
         )
         raise with_advice(wrong, "; if it leaves out records on purpose, pass it as index=")

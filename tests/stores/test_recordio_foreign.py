@@ -66,22 +66,6 @@ def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
         assert [bytes(store.read(place)) for place in range(4)] == [b"3", b"2", b"1", b"0"]
 
 
-def test_an_index_is_read_in_chunks_of_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No line is cut in two, and an error counts the lines of all chunks before."""
-    monkeypatch.setattr("fastdecode.stores.recordio._CHUNK", 50)
-    numbers = range(40)
-    _write(tmp_path / "a.rec", [record(b"%d" % place) for place in numbers], numbers)
-    with open_store(tmp_path / "a.rec") as store:
-        assert [bytes(store.read(place)) for place in numbers] == [b"%d" % at for at in numbers]
-    lines = (tmp_path / "a.idx").read_text().replace("30\t", "x\t")
-    (tmp_path / "a.idx").write_text(lines)
-
-    with pytest.raises(StoreError, match=r"a\.idx, after line (2[4-9]|30):"):
-        open_store(tmp_path / "a.rec")
-
-
 def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
     """``index=`` may name some records, also beside the index of 0.2.0, which then is not read.
 
