@@ -133,7 +133,8 @@ class Index:
         guard: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
-        self._data, self._path, self._needed = data, "", tuple(columns)
+        self._data, self._needed = data, tuple(columns)
+        self._place: tuple[Any, ...] = ()  # from where to load it again
         self._guard = guard
         header, body = _split(memoryview(data), name)
         self._count, self.classes, self.about = _parse_summary(header, name)
@@ -157,7 +158,8 @@ class Index:
         data = file.read(0, file.size)
         index = cls(data, name, columns, file.check if file.is_mapped else None)
         if file.is_local:
-            index._path = os.path.abspath(local_path(name))  # noqa: PTH100 - str
+            name = os.path.abspath(local_path(name))  # noqa: PTH100 - str
+        index._place = name, index._needed, storage_options
         return index
 
     @classmethod
@@ -176,9 +178,9 @@ class Index:
             return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An index in a local file is mapped again where it is unpickled, instead of copied there.
-        if self._path:
-            return Index.load, (self._path, self._needed)
+        # An index in a file is read again where it is unpickled, instead of copied there.
+        if self._place:
+            return Index.load, self._place
         return Index, (bytes(self._data), self.name, self._needed)
 
     def __len__(self) -> int:
