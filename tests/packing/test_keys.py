@@ -116,18 +116,6 @@ def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert entry["name"] == "out/fastdecode.fdx"
 
 
-def test_a_list_of_paths_alone(tmp_path: Path) -> None:
-    """A CSV file with one column has no targets, with or without a header."""
-    source = make_source(tmp_path / "source")
-    for head in ("", "path\n"):
-        (source / "list.csv").write_text(f"{head}cats/0.jpg\ncats/1.jpg\n")
-        with open_store(source / "list.csv") as store:
-            assert [store.target(index) for index in range(len(store))] == [None, None]
-    (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg\n")
-    with pytest.raises(ValueError, match="no column 1"):
-        open_store(source / "list.csv")
-
-
 def test_wildcards_in_a_name(tmp_path: Path) -> None:
     """Shards with a bracket in their name can be opened by that name."""
     source = make_source(tmp_path / "source")

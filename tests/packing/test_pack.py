@@ -16,6 +16,7 @@ from corpus import CORPUS
 from packed import KINDS, checksums, make_large_source, make_source, name_of
 from PIL import Image
 from same import assert_same
+from store_cases import all_items
 
 from fastdecode import BackendUnavailable, decode, probe
 from fastdecode.native import _library
@@ -36,11 +37,8 @@ def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> Non
     packed = pack(source, tmp_path / name)
 
     with open_store(source) as before, open_store(tmp_path / name) as after:
-        assert packed.items == len(before) == len(after) == 8
-        for index in range(8):
-            assert after.key(index) == before.key(index)
-            assert bytes(after.read(index)) == bytes(before.read(index))
-            assert after.target(index) == before.target(index)
+        assert packed.items == len(before) == 8
+        assert all_items(after) == all_items(before)
         assert list(after.classes) == ["cats", "dogs"]
     assert not list(tmp_path.glob(".*"))
 
@@ -90,19 +88,17 @@ def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
     target = "x" * (3 << 20) if kind == "tar" else 7  # a tar has much data after the last image
     with create_store(tmp_path / "source.tar") as writer:
         for number in range(2):
-            data = encode(drawing(700, 600 + number), "bmp")
-            assert len(data) > 1 << 20
-            writer.add(f"{number}.bmp", data, target)
+            writer.add(f"{number}.bmp", encode(drawing(700, 600 + number), "bmp"), target)
 
     pack(tmp_path / "source.tar", tmp_path / name)
 
-    found = json.loads((tmp_path / f"{name}.json").read_text())
-    assert found["files"]
-    for file in found["files"]:
-        whole = (tmp_path / file["name"]).read_bytes()
-        assert file["bytes"] == len(whole)
-        assert file["sha256"] == hashlib.sha256(whole).hexdigest()
-    assert kind == "folder" or max(file["bytes"] for file in found["files"]) > 2 << 20
+    files = json.loads((tmp_path / f"{name}.json").read_text())["files"]
+    found = checksums(tmp_path)
+    assert [found[file["name"]] for file in files] == [file["sha256"] for file in files]
+    assert [file["bytes"] for file in files] == [
+        (tmp_path / file["name"]).stat().st_size for file in files
+    ]
+    assert kind == "folder" or max(file["bytes"] for file in files) > 2 << 20
 
 
 def test_the_list_of_bad_items_is_csv(tmp_path: Path) -> None:
@@ -133,42 +129,33 @@ def test_shards(tmp_path: Path) -> None:
 
     given = [path.stat().st_size for path in source.glob("*/*")]
     assert (packed.items, packed.bytes_in, packed.bytes_out) == (len(given), *[sum(given)] * 2)
-    shards = sorted(tmp_path.glob("out-*.tar"))
-    assert len(shards) > 1
-    assert not (tmp_path / "out.tar").exists()
-    for shard in shards:
+    assert len(packed.shards) > 1
+    assert packed.shards == sorted(map(str, tmp_path.glob("out-*.tar")))
+    for shard in packed.shards:
         with open_store(shard) as store:
-            assert shard.stat().st_size <= most or len(store) == 1
+            assert Path(shard).stat().st_size <= most or len(store) == 1
     with open_store(source) as before, open_store(tmp_path / "out.tar") as after:
-        assert [after.key(index) for index in range(len(after))] == [
-            before.key(index) for index in range(len(before))
-        ]
-        for index in range(len(before)):
-            assert_same(after.read(index), before.read(index), before.key(index))
+        assert all_items(after) == all_items(before)
 
 
 def test_bad_items_stop_the_pack(tmp_path: Path) -> None:
     """Bad items stop `pack` and are listed with reasons; ``skip_bad=True`` packs the others."""
-    source = make_source(tmp_path / "source", damaged=True)
-    target = tmp_path / "out.tar"
+    source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
 
-    with pytest.raises(BadItems, match=r"2 of 10 items are bad.*--skip-bad") as caught:
+    with pytest.raises(BadItems, match=r"2 of 10 items are bad.*--skip-bad"):
         pack(source, target)
     with (tmp_path / "out.tar.bad.csv").open(newline="") as file:
         listed = list(csv.DictReader(file))
-
     assert [row["key"] for row in listed] == ["cats/1-cut.jpg", "dogs/empty.jpg"]
     assert "missing" in listed[0]["reason"] or "premature" in listed[0]["reason"].lower()
-    assert caught.value.packed is not None
     assert not target.exists()
 
-    packed = pack(source, target, skip_bad=True)
-
-    assert packed.items == 8
-    found = json.loads((tmp_path / "out.tar.json").read_text())
-    assert found["bad"] == listed
-    with open_store(target) as store:
-        assert len(store) == 8
+    assert pack(source, target, skip_bad=True).items == len(open_store(target)) == 8
+    assert json.loads((tmp_path / "out.tar.json").read_text())["bad"] == listed
+    for path in source.glob("*/*"):
+        path.write_bytes(b"none")
+    with pytest.raises(BadItems, match="there are no others"):
+        pack(source, tmp_path / "none.tar", skip_bad=True)
 
 
 def test_image_beyond_the_limit_is_bad(tmp_path: Path) -> None:
@@ -189,15 +176,6 @@ def test_image_beyond_the_limit_is_bad(tmp_path: Path) -> None:
         image = Image.open(file)
         assert image.size == (100, 80)
         assert image.getexif()[0x010E] == "a description"
-
-
-def test_only_bad_items(tmp_path: Path) -> None:
-    """`pack` makes no store if every item is bad, even with ``skip_bad=True``."""
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a.jpg").write_bytes(b"none")
-
-    with pytest.raises(BadItems, match="there are no others"):
-        pack(tmp_path / "source", tmp_path / "out.tar", skip_bad=True)
 
 
 @needs_core
@@ -261,28 +239,19 @@ def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], sai
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.parametrize("is_link", [False, True])
 @pytest.mark.parametrize(
     ("name", "size"),
     [("out.tar", None), ("out.tar.json", None), ("out.tar.bad.csv", None), ("out-00003.tar", 1000)],
 )
-def test_nothing_is_overwritten(tmp_path: Path, name: str, size: int | None) -> None:
-    """`pack` never overwrites an existing store, manifest, list or shard."""
-    source = make_source(tmp_path / "source")
-    (tmp_path / name).write_bytes(b"mine")
+def test_nothing_is_overwritten(tmp_path: Path, name: str, size: int | None, is_link: bool) -> None:
+    """`pack` never overwrites an existing store, manifest, list or shard, or a dangling link."""
+    source, mine = make_source(tmp_path / "source"), tmp_path / name
+    mine.symlink_to("nothing") if is_link else mine.write_bytes(b"mine")
 
-    with pytest.raises(FileExistsError, match=f"{name} is there already"):
+    with pytest.raises(FileExistsError, match=f"{name} is (there already|a link)"):
         pack(source, tmp_path / "out.tar", shard_size=size)
-    assert (tmp_path / name).read_bytes() == b"mine"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_dangling_link_is_not_overwritten(tmp_path: Path) -> None:
-    """A dangling link at the target counts as an existing file."""
-    source = make_source(tmp_path / "source")
-    (tmp_path / "out.tar").symlink_to(tmp_path / "nothing")
-
-    with pytest.raises(FileExistsError, match=r"out\.tar is there already"):
-        pack(source, tmp_path / "out.tar")
+    assert mine.is_symlink() if is_link else mine.read_bytes() == b"mine"
 
 
 def test_no_folders_are_left(tmp_path: Path) -> None:

@@ -75,18 +75,6 @@ def test_classes_that_are_no_text_are_stored_as_json(tmp_path: Path, name: str) 
         assert [json.loads(text) for text in file["classes"]] == ["ant", name]
 
 
-def test_images_of_equal_size_are_read_back(tmp_path: Path) -> None:
-    """Images of equal size are read back, not mistaken for a two-dimensional dataset."""
-    with create_store(tmp_path / "a.h5") as writer:
-        for place in range(5):
-            writer.add(f"{place}.jpg", bytes([place]) * 9)
-
-    with open_store(tmp_path / "a.h5") as store:
-        assert [bytes(store.read(place)) for place in range(5)] == [
-            bytes([place]) * 9 for place in range(5)
-        ]
-
-
 def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> None:
     """Options name the datasets of a foreign file; targets may be numbers, texts or arrays."""
     count = len(store_cases.images())

@@ -85,18 +85,6 @@ def test_image_folder_skips_cyclic_links(looping: Path) -> None:
     assert "symbolic links" in dataset.errors[0].reason
 
 
-def test_ray_keeps_cyclic_links_as_rows(looping: Path) -> None:
-    """Ray drops the rows of such links, or puts the error into its column."""
-    pytest.importorskip("ray")
-    from fastdecode.ray.read import _open_source
-
-    store = _open_source(f"{looping}/**/*.jpg", {})
-
-    keys = [store.source(at) for at in range(len(store))]
-    assert len(keys) == 6 + len(BAD)
-    assert {os.path.relpath(key, looping) for key in keys} >= set(BAD)
-
-
 def _clique(root: Path, count: int) -> Path:
     """Create folders with one image each, all of which link to all others."""
     for name in range(count):

@@ -14,7 +14,6 @@ from tars import image
 
 from fastdecode.cli import main
 from fastdecode.stores import create_store, open_store
-from fastdecode.stores._index import Index
 from fastdecode.stores.tar.store import TarStore, index_tar, stream_tar
 from fastdecode.stores.tar.writer import ShardFull, TarWriter
 
@@ -119,17 +118,6 @@ def test_tarfile_reads_what_was_written(shard: Path) -> None:
     assert found["dir/x.JPEG"] == image(5)
     assert found["dir/x.json"] == b"0.5"
     assert found[f"{'z' * 150}/{'y' * 200}.jpg"] == image(11)
-
-
-def test_indexing_again_gives_the_same_index(shard: Path) -> None:
-    """Indexing a shard again gives the same index."""
-    before = Path(f"{shard}.fdx").read_bytes()
-
-    index = index_tar(shard)
-
-    assert isinstance(index, Index)
-    assert len(index) == len(_ITEMS)
-    assert Path(f"{shard}.fdx").read_bytes() == before
 
 
 @pytest.mark.parametrize("change", ["targets", "images", "names"])
