@@ -10,6 +10,7 @@ from store_cases import all_items
 
 import fastdecode
 from fastdecode.stores import create_store, open_store
+from fastdecode.stores._scan import make_dataset
 from fastdecode.stores.folder import INDEX
 
 SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
@@ -39,18 +40,8 @@ def test_class_folders_match_torchvision(classes: Path) -> None:
             ("cat-big/c.jpg", 1),
         ]
         assert store.read(2) == SAMPLES[2].read_bytes()
-        assert store.source(1) == str(classes / "cat/deep/a.JPG")
-
-
-def test_order_matches_image_folder(classes: Path) -> None:
-    """A folder store lists the same items in the same order as `ImageFolder`."""
-    pytest.importorskip("torch")
-    from fastdecode.torch import ImageFolder
-
-    with open_store(classes) as store:
-        ours = [(store.source(at), store.target(at)) for at in range(len(store))]
-
-    assert ours == ImageFolder(classes).samples
+        paths = [(store.source(at), store.target(at)) for at in range(len(store))]
+    assert make_dataset(classes, extensions=(".jpg",)) == paths
 
 
 def test_images_in_one_folder_have_no_targets(tmp_path: Path) -> None:
@@ -81,6 +72,13 @@ def test_a_csv_file_is_a_list(classes: Path, tmp_path: Path) -> None:
         ]
     with open_store(table, root=classes.parent, target_column=None) as store:
         assert store.target(0) is None
+    for head in ("", "path\n"):
+        table.write_text(f"{head}classes/cat/b.jpg\n")
+        with open_store(table) as store:
+            assert all_items(store) == [("classes/cat/b.jpg", SAMPLES[0].read_bytes(), None)]
+    table.write_text("a.jpg,1\nb.jpg\n")
+    with pytest.raises(ValueError, match="no column 1"):
+        open_store(table)
     (tmp_path / "empty.csv").touch()
     with pytest.raises(ValueError, match=r"empty\.csv has no images"):
         open_store(tmp_path / "empty.csv")
