@@ -21,9 +21,8 @@ from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.packing._output import (
     OutputPaths,
     Packed,
-    Part,
+    ShardRecord,
     TarShards,
-    describe_files,
     write_manifest,
 )
 from fastdecode.packing._rewrite import KeyRenamer, Options, Work
@@ -153,7 +152,7 @@ def pack(
     place.check_not_in_source(source)
     with _remove_empty_parents(place.path), Unfinished(place) as work:
         if work.manifest.exists():  # an earlier pack made all files, and renamed some of them
-            place.publish(work)
+            work.publish()
             raise place.complete_error()
         place.check_free()
         return _Job(source, place, options, threads or usable_cores(), skip_bad, notify, work).run()
@@ -185,8 +184,8 @@ class _Job:
     work: Unfinished
 
     def __post_init__(self) -> None:
-        self.parts: list[Part] = []  # what each complete shard, or the store, holds
-        self.part = Part()  # what follows the last complete shard
+        self.parts: list[ShardRecord] = []  # what each complete shard, or the store, holds
+        self.part = ShardRecord()  # what follows the last complete shard
         self.content = hashlib.sha256()  # of lines as sha256sum prints them
         self.used: set[Any] = set()  # targets, such as classes
 
@@ -212,7 +211,7 @@ class _Job:
                 *(self.work.path, packed, self.source, self.options, store.classes, files),
                 self.content.hexdigest(),
             )
-        self.place.publish(self.work)
+        self.work.publish()
         return packed
 
     def _describe(self, store: Store) -> dict[str, Any]:
@@ -284,7 +283,7 @@ class _Job:
             self.parts.append(self.part)
 
     def _end_shard(self, size: int, sha256: str) -> None:
-        part, self.part = self.part, Part(self.part.next)
+        part, self.part = self.part, ShardRecord(self.part.next)
         part.bytes, part.sha256 = size, sha256
         self.parts.append(part)
         if self.place.sharded:
@@ -350,7 +349,7 @@ class _Job:
         bad = len(packed.bad)
         if not bad and not packed.items:
             raise StoreError(f"there is nothing in {self.source}")
-        self.place.write_bad(packed.bad, self.work)
+        self.place.write_bad(packed.bad, self.work.path)
         if not bad or (self.skip_bad and packed.items):
             return
         way = "there are no others" if not packed.items else "--skip-bad leaves them out"
@@ -363,7 +362,7 @@ class _Job:
     def _describe_files(self) -> list[dict[str, Any]]:
         """Return the name, size and checksum of each file of the store."""
         if self.place.kind != "tar":
-            return describe_files(self.work, self.place)
+            return self.work.describe_files()
         return [
             {
                 "name": self.place.shard(number),

@@ -22,8 +22,8 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fastdecode._system.files import remove_empty_folders
-from fastdecode.packing._output import OutputPaths, Part, file_sha256
+from fastdecode._system.files import remove_empty_folders, sync_folder
+from fastdecode.packing._output import OutputPaths, ShardRecord, check_missing, file_sha256
 from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar.store import SUFFIX
 
@@ -85,14 +85,14 @@ class Unfinished:
             found = [json.loads(line) for line in self._lines]
             self._keys = {line for line in found if isinstance(line, str)}
             self._how, *shards = [line for line in found if isinstance(line, dict)] or [{}]
-            self.shards = [Part(**line) for line in shards]
+            self.shards = [ShardRecord(**line) for line in shards]
         except (TypeError, ValueError):
             raise CannotResume(
                 f"{self._journal_at}, of an earlier pack, is damaged: remove {self.path}, and "
                 "begin again"
             ) from None
 
-    def begin(self, how: dict[str, Any]) -> list[Part]:
+    def begin(self, how: dict[str, Any]) -> list[ShardRecord]:
         """Return the first shards of an earlier run while they are whole; remove all other files.
 
         With such shards, the earlier run must have been begun in the same way.
@@ -118,11 +118,11 @@ class Unfinished:
             self._write(how)
         return [*self.shards]
 
-    def _is_whole(self, number: int, part: Part) -> bool:
+    def _is_whole(self, number: int, part: ShardRecord) -> bool:
         path = self.path / self._place.shard(number)
         return path.is_file() and file_sha256(path) == part.sha256
 
-    def add(self, part: Part) -> None:
+    def add(self, part: ShardRecord) -> None:
         """Record a shard that is complete and on the disk."""
         self.shards.append(part)
         self._write(asdict(part))
@@ -143,6 +143,36 @@ class Unfinished:
         """List the files of the store that are complete; the folder of a store counts as one."""
         found = (path for path in self.path.iterdir() if path.name[0] != ".")
         return sorted(path for path in found if path != self._journal_at and self._is_own(path))
+
+    def describe_files(self) -> list[dict[str, Any]]:
+        """Return the name, size and checksum of each file of a store that is not a tar.
+
+        For a folder, only the index is listed, because `content_sha256` is about all images.
+        """
+        index = self.path / self._place.path.name / INDEX
+        made = [path for path in (*self.complete_files(), index) if path.is_file()]
+        return [
+            {
+                "name": path.relative_to(self.path).as_posix(),
+                "bytes": path.stat().st_size,
+                "sha256": file_sha256(path),
+            }
+            for path in made
+        ]
+
+    def publish(self) -> None:
+        """Rename the files to their final places, except those that an earlier run has renamed.
+
+        The manifest comes last: while it is in this folder, the next run goes on here, and shards
+        without it do not count as a store.
+        """
+        store = self._place.path
+        rank = {store.name: 1, self.manifest.name: 2}
+        for made in sorted(self.complete_files(), key=lambda path: rank.get(path.name, 0)):
+            final = store.with_name(made.name)
+            check_missing(final)
+            made.replace(final)
+        sync_folder(store)
 
     def _files(self) -> Iterator[Path]:
         """Yield the files in this folder and below, and the folders and links directly in it."""
