@@ -180,7 +180,7 @@ class Ranges:
 
     def _fetch(self, remote: Remote, offset: int, size: int) -> bytes:
         try:
-            data = remote.read_whole(remote.path, offset, offset + size) if size else b""
+            data = remote.read_range(remote.path, offset, offset + size) if size else b""
         except FileNotFoundError as error:
             raise mark_fatal(error)  # noqa: B904 - it returns the same error
         if len(data) != size:

@@ -72,14 +72,12 @@ class Remote:
             return False
         return True
 
-    def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return a file or a range of it, with one request; a range may end past the file's end."""
+    def read(self, path: str) -> bytes:
+        """Return a file, with one request."""
         # Without a start, s3fs would first request the size: one more request for each image.
-        return self._call(
-            path, lambda: bytes(self._filesystem.cat_file(path, start=start, end=end)), b""
-        )
+        return self._call(path, lambda: bytes(self._filesystem.cat_file(path, start=0)), b"")
 
-    def read_whole(self, path: str, start: int, end: int) -> bytes:
+    def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return a range; only if the file has become shorter than its end, return less."""
 
         def whole() -> bytes:

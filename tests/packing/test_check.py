@@ -6,7 +6,6 @@ import csv
 import shutil
 import sys
 import warnings
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from packed import make_large_source, make_source
 
 from fastdecode import stores
 from fastdecode.cli import main, terminal
-from fastdecode.packing import Finding, Limits, _check_command, _survey, pack, survey
+from fastdecode.packing import Finding, Limits, _survey, pack, survey
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import drawing, encode
@@ -106,67 +105,37 @@ def test_strict_counts_warnings_as_damage(mixed: Path) -> None:
 def test_the_check_command(
     mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`check` prints a table as wide as the terminal, writes a CSV, and returns 1 for damage."""
+    """`check` prints a table as wide as the terminal, writes a CSV, and returns 1 for damage.
+
+    Its options are those of `survey`. Three examples of a status are shown, and the last line sums
+    up all images.
+    """
     monkeypatch.setenv("COLUMNS", "60")
+    (mixed / "many.jpg").write_bytes(encode(drawing(120, 100)))  # larger by its pixels alone
+    for number in range(3):
+        (mixed / f"empty-{number}.jpg").touch()
     listed = tmp_path / "found.csv"
+    limits = ["--max-pixels", "10000", "--max-side", "300", "--threads", "3", "--strict"]
 
-    status = main(["check", str(mixed), "--csv", str(listed), "--max-pixels", "5000"])
+    status = main(["check", str(mixed), "--csv", str(listed), *limits])
 
-    lines = capsys.readouterr().out.splitlines()
+    *lines, last = capsys.readouterr().out.splitlines()
     assert status == 1
-    assert max(map(len, lines)) <= 60
-    assert any(line.startswith("damaged") and " 2 " in line for line in lines)
+    assert max(map(len, [*lines, last])) <= 60
+    damaged = 6 if REPORTS_WARNINGS else 5
+    assert any(line.startswith("damaged") and f" {damaged} " in line for line in lines)
+    assert f"... and {damaged - 3} more" in "\n".join(lines)
+    assert sum("it is empty" in line for line in lines) == 2
+    assert "13 images, " in "\n".join([*lines, last])
     with listed.open(newline="") as file:
         rows = {row["key"]: row for row in csv.DictReader(file)}
-    assert len(rows) == 9
-    assert rows["large.jpg"]["status"] == "oversized"
-    assert rows["good.jpg"] == {
-        "key": "good.jpg",
-        "status": "good",
-        "reason": "",
-        "format": "jpeg",
-        "width": "40",
-        "height": "30",
-        "bytes": str((mixed / "good.jpg").stat().st_size),
-    }
-
-
-@pytest.mark.parametrize(("number", "more"), [(2, ""), (3, ""), (5, "... and 2 more")])
-def test_what_is_not_shown_is_counted(
-    number: int, more: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Three examples of a status are listed; the last line sums up all images."""
-    seen = _check_command._Tally()
-    for at in range(number):
-        seen.add(Finding(f"{at}.jpg", "damaged", ("it is cut",), bytes=10**6))
-
-    _check_command._report(seen, 2.0, None)
-
-    *rows, last = capsys.readouterr().out.splitlines()
-    assert ["".join(rows).count(words) for words in ("it is cut", "more")] == [
-        min(3, number),
-        bool(more),
+    assert len(rows) == 13
+    assert rows["large.jpg"]["status"] == rows["many.jpg"]["status"] == "oversized"
+    assert rows["warns.jpg"]["status"] == ("damaged" if REPORTS_WARNINGS else "good")
+    assert list(rows["good.jpg"].values()) == [
+        *("good.jpg", "good", "", "jpeg", "40", "30"),
+        str((mixed / "good.jpg").stat().st_size),
     ]
-    assert more in rows[-1]
-    assert last == f"{number} images, {number}.0 MB, {number / 2:.0f} images/s"
-
-
-def test_the_options_of_check_are_those_of_survey(
-    mixed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Threads, limits and strictness."""
-    asked = []
-
-    def recorded(
-        store: stores.Store, threads: int, limits: Limits
-    ) -> Generator[Finding, None, None]:
-        asked.append((threads, limits))
-        return survey(store, threads, limits)
-
-    monkeypatch.setattr("fastdecode.packing._check_command.survey", recorded)
-    line = f"check {mixed} --threads 3 --max-side 90 --max-pixels 900 --strict"
-    assert main(line.split()) == 1
-    assert asked == [(3, Limits(90, 900, strict=True))]
 
 
 def test_image_beyond_the_limit_of_decode_is_oversized(
