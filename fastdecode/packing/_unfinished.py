@@ -209,11 +209,13 @@ class Unfinished:
             if (self.shards or self.manifest.exists()) and self.complete_files():
                 return
             self._clear()
-            if fcntl is None:  # Windows does not remove open files
-                self._journal.close()
-            if not any(self._files()):  # the journal is the last: without it, they are not known
+            if any(self._files()):  # files of others: without the journal, ours are not known
+                return
+            if fcntl is not None:
                 self._journal_at.unlink()
-                remove_empty_folders(self.path)
+        if fcntl is None:  # Windows does not remove open files
+            self._journal_at.unlink()
+        remove_empty_folders(self.path)  # now, because NFS keeps a file until it is closed
 
 
 def _with_temporaries(names: str) -> re.Pattern[str]:
