@@ -7,6 +7,7 @@ import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import few_files
@@ -49,14 +50,25 @@ def _check(store: Store, count: int = 5 * _EACH) -> None:
     "pattern",
     ["train-{00000..00004}.tar", "train-*.tar", "train-0000{0,1}.tar", "."],
 )
-@pytest.mark.parametrize("indexed", [True, False])
-def test_shards_are_one_store(tmp_path: Path, pattern: str, indexed: bool) -> None:
-    """Braces, wildcards and the folder open the shards in order."""
-    _shards(tmp_path, indexed=indexed)
+@pytest.mark.parametrize("index", ["beside", "elsewhere", None])
+def test_shards_are_one_store(tmp_path: Path, pattern: str, index: str | None) -> None:
+    """Braces, wildcards and the folder open the shards in order.
 
-    with open_store(f"{tmp_path}/{pattern}") as store:
+    Their indexes are next to them, in the folder of ``index=``, or nowhere.
+    """
+    _shards(tmp_path, indexed=index is not None)
+    where: Any = {}
+    if index == "elsewhere":
+        where = {"index": tmp_path / "indexes"}
+        with pytest.raises(FileNotFoundError):
+            open_store(f"{tmp_path}/{pattern}", **where)
+        where["index"].mkdir()
+        for path in tmp_path.glob("*.fdx"):
+            path.rename(where["index"] / path.name)
+
+    with open_store(f"{tmp_path}/{pattern}", **where) as store:
         _check(store, 2 * _EACH if "," in pattern else 5 * _EACH)
-        assert list(store.classes) == (["cat", "dog"] if indexed else [])
+        assert list(store.classes) == (["cat", "dog"] if index else [])
         _check(pickle.loads(pickle.dumps(store)), len(store))
         with pytest.raises(IndexError, match="there is no item"):
             store.read(len(store))
@@ -270,19 +282,6 @@ def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
     assert store.read(0) == image(0)
     with pytest.raises(FileNotFoundError, match="train-00001"):
         store.read(_EACH)
-
-
-def test_indexes_may_lie_in_a_folder(tmp_path: Path) -> None:
-    """``index=`` may name the folder with the indexes of all shards."""
-    paths = _shards(tmp_path, indexed=False)
-    (tmp_path / "indexes").mkdir()
-    for path in paths:
-        index_tar(path, index=tmp_path / "indexes" / f"{path.name}.fdx")
-
-    with open_store(f"{tmp_path}/train-*.tar", index=tmp_path / "indexes") as store:
-        _check(store)
-    with pytest.raises(FileNotFoundError):
-        open_store(f"{tmp_path}/train-*.tar", index=tmp_path)
 
 
 @pytest.mark.parametrize(
