@@ -62,6 +62,10 @@ def test_what_is_not_text_is_stored_as_json(tmp_path: Path) -> None:
         assert written == list(store_cases.TARGETS)
     with h5py.File(tmp_path / "none.h5", "r") as file:
         assert "labels" not in file
+    for target, written in (("a cat", "a cat"), (1 << 70, str(1 << 70))):
+        store_cases.write(tmp_path / f"{written}.h5", items, [target])
+        with h5py.File(tmp_path / f"{written}.h5", "r") as file:
+            assert file["labels"][0].decode() == written
     for place, name in enumerate(("a\0b", "\udce9")):  # names that HDF5 cannot hold
         with create_store(tmp_path / f"{place}.h5", classes=["ant", name]) as writer:
             writer.add("0.jpg", b"0", 1)
