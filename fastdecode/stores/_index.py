@@ -133,8 +133,7 @@ class Index:
         guard: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
-        self._data, self._needed = data, tuple(columns)
-        self._place: tuple[Any, ...] = ()  # from where to load it again
+        self._data, self._path, self._needed = data, "", tuple(columns)
         self._guard = guard
         header, body = _split(memoryview(data), name)
         self._count, self.classes, self.about = _parse_summary(header, name)
@@ -158,8 +157,7 @@ class Index:
         data = file.read(0, file.size)
         index = cls(data, name, columns, file.check if file.is_mapped else None)
         if file.is_local:
-            name = os.path.abspath(local_path(name))  # noqa: PTH100 - str
-        index._place = name, index._needed, storage_options
+            index._path = os.path.abspath(local_path(name))  # noqa: PTH100 - str
         return index
 
     @classmethod
@@ -178,9 +176,9 @@ class Index:
             return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An index in a file is read again where it is unpickled, instead of copied there.
-        if self._place:
-            return Index.load, self._place
+        # An index in a local file is mapped again where it is unpickled, instead of copied there.
+        if self._path:
+            return Index.load, (self._path, self._needed)
         return Index, (bytes(self._data), self.name, self._needed)
 
     def __len__(self) -> int:

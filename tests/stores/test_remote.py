@@ -239,8 +239,8 @@ def test_threads_open_a_shard_once(tmp_path: Path, name: str, shards: int) -> No
         for number in range(3):
             _upload((uri, {}, system), *_shard(tmp_path, f"t-{number}.tar", number * _COUNT))
         with open_store(f"{uri}/{name}", storage_options=server.options) as store:
-            server.requests.clear()
             copy = pickle.loads(pickle.dumps(store))
+        server.requests.clear()
         numbers = range(shards * _COUNT)
 
         with copy, ThreadPoolExecutor(16) as threads:

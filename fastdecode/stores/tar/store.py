@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode._system.files import check_replaceable, open_regular, write_bytes
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import MAGIC, Index, IndexBuilder, IndexedStore, summary
@@ -156,17 +157,19 @@ class TarStore(IndexedStore):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(os.fspath(location))
+        self._wanted = wanted_members(image, target)
         self._storage_options = dict(storage_options or {})
-        wanted = wanted_members(image, target)
+        self._index: Index | None = None
+        self._index_at: str | None = None
         if isinstance(index, Index):
-            self._contents = index
-        elif (at := _index_of(self.location, index, wanted, storage_options)) is not None:
-            self._contents = _load_index(at, self.location, self._storage_options)
-        elif is_uri(self.location):
-            raise self._no_index_error()
+            self._index = index
         else:
-            builder, about = _scan(self.location, wanted)
-            self._contents = Index(builder.to_bytes(about), self.location + SUFFIX)
+            self._index_at = _index_of(self.location, index, self._wanted, storage_options)
+        if self._index is None and self._index_at is None:
+            if is_uri(self.location):
+                raise self._no_index_error()
+            builder, about = _scan(self.location, self._wanted)
+            self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
         self.classes = self._contents.classes
         self._handle()  # so that a missing or truncated shard is an error here
 
@@ -185,6 +188,11 @@ class TarStore(IndexedStore):
             f"with index=FOLDER/{name}; or read it from its beginning with "
             "fastdecode.stores.tar.stream_tar",
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An index made in memory is pickled along; one in a file is mapped again.
+        state = super().__getstate__()
+        return state if self._index_at is None else {**state, "_index": None}
 
     def key(self, index: int) -> str:
         return relative(super().key(index))
@@ -214,8 +222,32 @@ class TarStore(IndexedStore):
                 f"is damaged, or was written again; if it is whole, {_remake_hint(self.location)}",
             )
 
+    @property
+    def _contents(self) -> Index:  # loaded when it is needed
+        if self._index is None:
+            with self._lock:  # one thread loads it, and the others wait
+                return self._load_index()
+        return self._index
+
+    def _load_index(self) -> Index:
+        if self._index is None:
+            if self._index_at is None:
+                raise StoreError(f"{self.location}: its index is lost")
+            try:
+                index = Index.load(self._index_at, (), self._storage_options)
+                if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
+                    raise StoreError(
+                        f"{self._index_at} is not the index of a tar shard: remove it, and "
+                        f"{_remake_hint(self.location)}"
+                    )
+                self._index = index
+            except ITEM_ERRORS as error:
+                mark_fatal(error)
+                raise
+        return self._index
+
     def _open(self) -> Any:
-        index: Index = self._contents
+        index = self._load_index()
         file = Ranges(self.location, self._storage_options)
         told = index.about.get("shard_size")
         if file.size != told:
@@ -320,16 +352,6 @@ def _index_of(
         f"{where} was made for image={list(made.image)} and target={made.target!r}, not "
         f"image={list(wanted.image)} and target={wanted.target!r}: make another by index_tar"
     )
-
-
-def _load_index(path: str, shard: str, storage_options: Mapping[str, Any]) -> Index:
-    """Load the index of a shard."""
-    index = Index.load(path, (), storage_options)
-    if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
-        raise StoreError(
-            f"{path} is not the index of a tar shard: remove it, and {_remake_hint(shard)}"
-        )
-    return index
 
 
 def _first_cut_item(index: Index, size: int) -> str:
