@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
-from fastdecode._system.files import check_replaceable, sync_folder, write_bytes
+from fastdecode._system.files import check_replaceable, write_bytes
 from fastdecode.cli.terminal import csv_text
 from fastdecode.packing._survey import printable
 from fastdecode.stores import kind_by_suffix
 from fastdecode.stores._index import dump_json
 from fastdecode.stores._items import Keys
 from fastdecode.stores._ranges import is_uri, local_path
-from fastdecode.stores.folder import INDEX
 from fastdecode.stores.tar.writer import ShardFull, TarWriter
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Options
-    from fastdecode.packing._work import WorkFolder
     from fastdecode.types import Buffer
 
 _FORMAT = 1
@@ -86,6 +84,20 @@ class Packed:
     shards: list[str] = field(default_factory=list)
 
 
+@dataclass
+class ShardRecord:
+    """What one shard holds, or a store without shards."""
+
+    next: int = 0  # the first item of the source after it
+    items: int = 0
+    bytes_in: int = 0  # size of the encoded images in the source
+    bytes_out: int = 0  # and in the store
+    notes: dict[str, int] = field(default_factory=dict)  # see `Packed`
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    bytes: int = 0  # size of the shard
+    sha256: str = ""
+
+
 class OutputPaths:
     """The paths of a store, of the files next to it, and of the folder for unfinished work."""
 
@@ -137,7 +149,7 @@ class OutputPaths:
             others += self.path.parent.glob(shards)
             others += self.path.parent.glob(f"{shards}.fdx")
         for other in others:
-            _check_missing(other)
+            check_missing(other)
         check_replaceable(self.bad, _BAD_HEADING)
 
     def complete_error(self) -> FileExistsError:
@@ -146,31 +158,19 @@ class OutputPaths:
             f"{self.manifest}, or choose another place"
         )
 
-    def write_bad(self, bad: Sequence[tuple[str, str]], work: WorkFolder) -> None:
-        """Write the bad items as CSV with key and reason; without any, remove an earlier list."""
+    def write_bad(self, bad: Sequence[tuple[str, str]], folder: Path) -> None:
+        """Write the bad items as CSV, first to a folder; without any, remove an earlier list."""
         check_replaceable(self.bad, _BAD_HEADING)
         if not bad:
             self.bad.unlink(missing_ok=True)
             return
-        made = work.record(self.bad.name)  # so that a kill leaves nothing next to the store
+        made = folder / self.bad.name  # so that a kill leaves nothing next to the store
         write_bytes(made, _BAD_HEADING + csv_text(bad).encode(), _BAD_HEADING)
         made.replace(self.bad)
 
-    def publish(self, work: WorkFolder) -> None:
-        """Rename the files to their final places, except those that an earlier run has renamed.
 
-        The manifest comes last: while it is in the work folder, the next run goes on here, and
-        shards without it do not count as a store.
-        """
-        rank = {self.path.name: 1, self.manifest.name: 2}
-        for made in sorted(work.files(), key=lambda path: rank.get(path.name, 0)):
-            final = self.path.with_name(made.name)
-            _check_missing(final)
-            made.replace(final)
-        sync_folder(self.path)
-
-
-def _check_missing(path: Path) -> None:
+def check_missing(path: Path) -> None:
+    """Raise a FileExistsError if there is a file, a folder or a link."""
     if os.path.lexists(path):
         raise FileExistsError(f"{path} is there already: remove it, or choose another place")
 
@@ -230,22 +230,6 @@ class TarShards:
         """Remove the current shard, which is incomplete."""
         if self._writer is not None:
             self._writer.abort()
-
-
-def describe_files(work: WorkFolder, place: OutputPaths) -> list[dict[str, Any]]:
-    """Return the name, size and checksum of each file of a store that is not a tar.
-
-    For a folder, only the index is listed, because `content_sha256` is about all images.
-    """
-    made = [path for path in work.files() if path.is_file()]
-    return [
-        {
-            "name": path.relative_to(work.path).as_posix(),
-            "bytes": path.stat().st_size,
-            "sha256": file_sha256(path),
-        }
-        for path in sorted([*made, *work.path.glob(f"{glob.escape(place.path.name)}/{INDEX}")])
-    ]
 
 
 def file_sha256(path: Path) -> str:

@@ -21,25 +21,20 @@ from fastdecode.errors import FastDecodeError, StoreError
 from fastdecode.packing._output import (
     OutputPaths,
     Packed,
+    ShardRecord,
     TarShards,
-    describe_files,
-    file_sha256,
     write_manifest,
 )
 from fastdecode.packing._rewrite import KeyRenamer, Options, Work
 from fastdecode.packing._survey import printable
-from fastdecode.packing._work import CannotResume, ShardRecord, WorkFolder
+from fastdecode.packing._unfinished import CannotResume, Unfinished
 from fastdecode.stores import create_store, kind_for, open_store
 from fastdecode.stores.locations import shard_locations
-from fastdecode.stores.tar.store import SUFFIX, TarStore, index_tar
+from fastdecode.stores.tar.store import TarStore, index_tar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fastdecode.packing._rewrite import Outcome
     from fastdecode.stores import Store, Writer
-
-_REVISION = "size and time of the source"
 
 
 class BadItems(StoreError):
@@ -155,10 +150,12 @@ def pack(
         raise ValueError(f"threads must be an integer of at least 1, not {threads!r}")
     place = OutputPaths(target, chosen, sharded=shard_size is not None)
     place.check_not_in_source(source)
-    with _remove_empty_parents(place.path), WorkFolder(place.partial, place.manifest.name) as work:
-        job = _Job(source, place, options, threads or usable_cores(), skip_bad, notify, work)
-        job.finish_earlier()
-        return job.run()
+    with _remove_empty_parents(place.path), Unfinished(place) as work:
+        if work.manifest.exists():  # an earlier pack made all files, and renamed some of them
+            work.publish()
+            raise place.complete_error()
+        place.check_free()
+        return _Job(source, place, options, threads or usable_cores(), skip_bad, notify, work).run()
 
 
 @contextmanager
@@ -184,35 +181,29 @@ class _Job:
     threads: int
     skip_bad: bool
     notify: Callable[[str, int, int], object] | None
-    work: WorkFolder
+    work: Unfinished
 
     def __post_init__(self) -> None:
+        self.parts: list[ShardRecord] = []  # what each complete shard, or the store, holds
         self.part = ShardRecord()  # what follows the last complete shard
         self.content = hashlib.sha256()  # of lines as sha256sum prints them
         self.used: set[Any] = set()  # targets, such as classes
-        self.resumed = 0
-
-    def finish_earlier(self) -> None:
-        """Rename the files of an earlier run that had made all of them, if there are any left."""
-        if self.work.manifest.exists():
-            self.place.publish(self.work)
-            raise self.place.complete_error()
 
     def run(self) -> Packed:
         """Make all files, and rename them to their final places."""
-        self.place.check_free()
         with open_store(self.source) as store:
-            described = _describe_source(store)
-            described[_REVISION] = revision = self._revision(store)
-            parts = self._keep_shards(self.work.begin({**self._asked(), **described}))
-            self._fill(store, parts)
-            if self._revision(store) != revision:
+            begun = self._describe(store)
+            self.parts = self.work.begin(begun)
+            resumed = self.parts[-1].next if self.parts else 0
+            self.part.next = resumed
+            self._fill(store)
+            if self._describe(store) != begun:
                 raise CannotResume(
                     f"{self.source} has changed meanwhile: remove {self.work.path}, and begin again"
                 )
-            packed = self._sum_up(parts, store.classes)
+            packed = self._sum_up(store, resumed)
             self._check_bad(packed)
-            files = self._describe_files(parts)
+            files = self._describe_files()
             if self.place.sharded:
                 packed.shards = [str(self.place.path.with_name(file["name"])) for file in files]
             self.place.check_free()
@@ -220,53 +211,59 @@ class _Job:
                 *(self.work.path, packed, self.source, self.options, store.classes, files),
                 self.content.hexdigest(),
             )
-        self.place.publish(self.work)
+        self.work.publish()
         return packed
 
-    def _asked(self) -> dict[str, Any]:
-        """Return all that the result depends on, except the content of the source."""
+    def _describe(self, store: Store) -> dict[str, Any]:
+        """Return all that the result depends on, as far as it is known without reading images."""
         local = "://" not in self.source
-        asked = {
+        keys, revision = hashlib.sha256(), hashlib.sha256()
+        for key in _keys(store):
+            keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
+        for number, path in enumerate(self._local_files(store)):
+            with suppress(OSError):  # reading it reports the error
+                found = os.stat(path)  # noqa: PTH116 - a million times
+                revision.update(b"%d %d %d\n" % (number, found.st_size, found.st_mtime_ns))
+        about = {
             "fastdecode": fastdecode.__version__,
             "source": os.path.realpath(self.source) if local else self.source,
             "kind": self.place.kind,
             **asdict(self.options),
+            "number of items": len(store),
+            "sha256 of the keys": keys.hexdigest(),
+            "classes": list(store.classes),
+            "size and time of the source": revision.hexdigest(),
         }
         if self.options.max_side is not None:
-            asked["Pillow"] = PIL.__version__  # which encodes shrunk images
-        return asked
+            about["Pillow"] = PIL.__version__  # which encodes shrunk images
+        return about
 
-    def _revision(self, store: Store) -> str:
-        """Return a checksum of the sizes and times of the local files that the source consists of.
+    def _local_files(self, store: Store) -> Iterator[str | Path]:
+        """Yield the local files that the source consists of.
 
-        The images of a folder are among them where a run may go on with shards of an earlier one.
+        Images of a folder or list are among them where a run may go on with shards of another one.
         """
-        found = hashlib.sha256()
-        for path in _local_files(self.source):
-            found.update(_size_and_time(path))
+        path = Path(self.source)
+        if path.is_dir():
+            yield from (each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb"))
+        elif "://" not in self.source:
+            yield from shard_locations(self.source)
         if self.place.sharded and store.kind in ("folder", "list") and not store.remote:
             for index in range(len(store)):
+                source: Any = ""
                 with suppress(FastDecodeError, OSError, ValueError):  # reading reports the error
-                    found.update(b"%d " % index + _size_and_time(store.source(index)))
-        return found.hexdigest()
+                    source = store.source(index)
+                yield source if isinstance(source, str) else ""
 
-    def _fill(self, store: Store, parts: list[ShardRecord]) -> None:
-        """Write the items that `parts` do not hold; add what each shard, or the store, holds."""
+    def _fill(self, store: Store) -> None:
+        """Write the items that `parts` do not hold yet."""
         several = self.options.max_side is not None  # only then can keys change
         make = Work(store, self.options, KeyRenamer(_keys(store) if several else ()))
         writer: TarShards | Writer
-
-        def completed(size: int, sha256: str) -> None:
-            part, self.part = self.part, ShardRecord(self.part.next)
-            part.bytes, part.sha256 = size, sha256
-            parts.append(part)
-            if self.place.sharded:
-                self.work.add(len(parts) - 1, part)
-
         if self.place.kind == "tar":
-            writer = TarShards(self.place, self.options.shard_size, store.classes, completed)
-            for number in range(len(parts)):
-                writer.keep(self._count_shard(number, store.classes))
+            writer = TarShards(self.place, self.options.shard_size, store.classes, self._end_shard)
+            for number in range(len(self.parts)):
+                writer.keep(self._count_shard(number, store))
         else:
             where = self.work.path / self.place.path.name
             writer = create_store(where, self.place.kind, classes=store.classes)
@@ -283,27 +280,19 @@ class _Job:
             raise
         if self.part.items or self.part.bad:
             # What no shard holds: a store of another kind, or bad items after the last shard.
-            parts.append(self.part)
+            self.parts.append(self.part)
 
-    def _keep_shards(self, found: Sequence[ShardRecord]) -> list[ShardRecord]:
-        """Return the first shards of an earlier run, while they are whole; discard the rest."""
-        kept: list[ShardRecord] = []
-        names: set[str] = set()
-        for part in found:
-            path = self.work.path / self.place.shard(len(kept))
-            whole = path.is_file() and path.stat().st_size == part.bytes
-            if not whole or file_sha256(path) != part.sha256:
-                break
-            kept.append(part)
-            names |= {path.name, f"{path.name}{SUFFIX}"}
-            self.part.next = self.resumed = part.next
-        self.work.discard(names)
-        return kept
+    def _end_shard(self, size: int, sha256: str) -> None:
+        part, self.part = self.part, ShardRecord(self.part.next)
+        part.bytes, part.sha256 = size, sha256
+        self.parts.append(part)
+        if self.place.sharded:
+            self.work.add(part)
 
-    def _count_shard(self, number: int, classes: Sequence[str]) -> list[str]:
+    def _count_shard(self, number: int, store: Store) -> list[str]:
         """Count the items of a complete shard of an earlier run; return their keys."""
         path = self.work.path / self.place.shard(number)
-        index_tar(path, classes=classes)
+        index_tar(path, classes=store.classes)
         with TarStore(path) as shard:
             keys = list(_keys(shard))
             for index, key in enumerate(keys):
@@ -341,17 +330,17 @@ class _Job:
         if type(target) is int:
             self.used.add(target)
 
-    def _sum_up(self, parts: Sequence[ShardRecord], classes: Sequence[str]) -> Packed:
+    def _sum_up(self, store: Store, resumed: int) -> Packed:
         packed = Packed(str(self.place.path), self.place.kind, manifest=str(self.place.manifest))
-        for part in parts:
+        for part in self.parts:
             packed.items += part.items
             packed.bytes_in += part.bytes_in
             packed.bytes_out += part.bytes_out
             packed.notes.update(part.notes)
             packed.bad += [(key, why) for key, why in part.bad]
-        packed.resumed = self.resumed
+        packed.resumed = resumed
         packed.empty_classes = [
-            name for number, name in enumerate(classes) if number not in self.used
+            name for number, name in enumerate(store.classes) if number not in self.used
         ]
         return packed
 
@@ -360,7 +349,7 @@ class _Job:
         bad = len(packed.bad)
         if not bad and not packed.items:
             raise StoreError(f"there is nothing in {self.source}")
-        self.place.write_bad(packed.bad, self.work)
+        self.place.write_bad(packed.bad, self.work.path)
         if not bad or (self.skip_bad and packed.items):
             return
         way = "there are no others" if not packed.items else "--skip-bad leaves them out"
@@ -370,10 +359,10 @@ class _Job:
         error.packed = packed
         raise error
 
-    def _describe_files(self, parts: Sequence[ShardRecord]) -> list[dict[str, Any]]:
+    def _describe_files(self) -> list[dict[str, Any]]:
         """Return the name, size and checksum of each file of the store."""
         if self.place.kind != "tar":
-            return describe_files(self.work, self.place)
+            return self.work.describe_files()
         return [
             {
                 "name": self.place.shard(number),
@@ -381,37 +370,10 @@ class _Job:
                 "bytes": part.bytes,
                 "sha256": part.sha256,
             }
-            for number, part in enumerate(parts)
+            for number, part in enumerate(self.parts)
             if part.sha256
         ]
 
 
 def _keys(store: Store) -> Iterator[str]:
     return map(store.key, range(len(store)))
-
-
-def _describe_source(store: Store) -> dict[str, Any]:
-    """Return what identifies a source, without reading its images."""
-    keys = hashlib.sha256()
-    for key in _keys(store):
-        keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
-    return {
-        "number of items": len(store),
-        "sha256 of the keys": keys.hexdigest(),
-        "classes": list(store.classes),
-    }
-
-
-def _local_files(location: str) -> list[Path]:
-    """Return the local files of a source that are no images: shards, a list, an LMDB."""
-    if "://" in location:
-        return []
-    path = Path(location)
-    if path.is_dir():
-        return [each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb")]
-    return [Path(each) for each in shard_locations(location)]
-
-
-def _size_and_time(path: Any) -> bytes:
-    found = os.stat(path)  # noqa: PTH116 - a million times
-    return b"%d %d\n" % (found.st_size, found.st_mtime_ns)

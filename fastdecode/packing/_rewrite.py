@@ -13,6 +13,7 @@ import hashlib
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -147,8 +148,8 @@ class KeyRenamer:
     """Renames keys to another suffix, so that no two of them become the same."""
 
     def __init__(self, keys: Iterable[str]) -> None:  # all keys; a hash of 8 bytes stands for each
-        numbers = (number for key in keys for number in _hashes(key))
-        found = np.sort(np.fromiter(numbers, np.uint64))
+        hashes = ({hash(key), hash(_split(key)[0])} for key in keys)
+        found = np.sort(np.fromiter(chain.from_iterable(hashes), np.int64))
         self._several = frozenset(found[1:][found[1:] == found[:-1]].tolist())
 
     def rename_key(self, key: str, suffix: str) -> str:
@@ -156,17 +157,12 @@ class KeyRenamer:
         stem, own = _split(key)
         if own.lower() in _SAME[suffix]:
             return key
-        if _hash(stem) not in self._several:
+        if hash(stem) not in self._several:
             return stem + suffix
         # "a.png" and "a.bmp" cannot both be "a.jpg".
-        if _hash(key) in self._several:
+        if hash(key) in self._several:
             raise ValueError(f"there is no free name with {suffix} for it")
         return key + suffix
-
-
-def _hashes(key: str) -> set[int]:
-    """Return the hashes of a key and of its stem."""
-    return {_hash(key), _hash(_split(key)[0])}
 
 
 def _split(key: str) -> tuple[str, str]:
@@ -174,14 +170,6 @@ def _split(key: str) -> tuple[str, str]:
     folder, slash, name = key.rpartition("/")
     stem, dot, suffix = name.rpartition(".")
     return (folder + slash + stem, dot + suffix) if stem and suffix else (key, "")
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(_bytes(text), digest_size=8).digest(), "little")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # the name of a file may not be UTF-8
 
 
 class EncodedImage(NamedTuple):

@@ -11,13 +11,13 @@ import mmap
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
 
 from fastdecode._error_policy import mark_fatal, retry
-from fastdecode._system.files import NotRegular, open_regular
+from fastdecode._system.files import NotRegular, open_regular, read_regular
 from fastdecode.errors import StoreError
 from fastdecode.types import Buffer
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from fastdecode.stores._remote import Remote
 
 _LOCAL = ("file://", "local://")  # as fsspec has them
-_BUFFER = 1 << 20
-"""Buffer of a stream: one read includes the next headers and small files of a tar."""
-
 _MOST_COPIED = 1 << 30
 """An item of more bytes is not copied, which one call might not do."""
 
@@ -121,7 +118,8 @@ class Ranges:
             if size is None:
                 # Without its size, a file cannot be checked for being complete.
                 raise StoreError(
-                    f"{without_query(location)}: its server does not say how long it is"
+                    f"{without_query(location)}: its server does not say how long it is: copy the "
+                    "file to a local disk"
                 )
             self.size = size
             return
@@ -182,7 +180,7 @@ class Ranges:
 
     def _fetch(self, remote: Remote, offset: int, size: int) -> bytes:
         try:
-            data = remote.read_whole(remote.path, offset, offset + size) if size else b""
+            data = remote.read_range(remote.path, offset, offset + size) if size else b""
         except FileNotFoundError as error:
             raise mark_fatal(error)  # noqa: B904 - it returns the same error
         if len(data) != size:
@@ -224,18 +222,14 @@ def is_uri(location: str) -> bool:
     return "://" in location and not location.startswith(_LOCAL)
 
 
-def open_stream(
-    location: str,
-    storage_options: Mapping[str, Any] | None = None,
-    **caching: Any,
-) -> BinaryIO:
-    """Open a file, by default to read it once and forwards. A remote file may not be seekable."""
+def read_file(location: str, storage_options: Mapping[str, Any] | None = None) -> bytes:
+    """Read all of a local or remote file."""
     if not is_uri(location):
-        return io.BufferedReader(open_regular(local_path(location)), _BUFFER)
+        return read_regular(local_path(location))
     from fastdecode.stores._remote import Remote
 
     there = Remote(location, storage_options)
-    return there.open(there.path, **{"cache_type": "readahead", **caching})
+    return there.read(there.path)
 
 
 def exists(location: str, storage_options: Mapping[str, Any] | None = None) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import io
 import re
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from fastdecode._error_policy import http_status, is_temporary, retry
@@ -73,14 +72,12 @@ class Remote:
             return False
         return True
 
-    def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return a file or a range of it, with one request; a range may end past the file's end."""
+    def read(self, path: str) -> bytes:
+        """Return a file, with one request."""
         # Without a start, s3fs would first request the size: one more request for each image.
-        return self._call(
-            path, lambda: bytes(self._filesystem.cat_file(path, start=start, end=end)), b""
-        )
+        return self._call(path, lambda: bytes(self._filesystem.cat_file(path, start=0)), b"")
 
-    def read_whole(self, path: str, start: int, end: int) -> bytes:
+    def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return a range; only if the file has become shorter than its end, return less."""
 
         def whole() -> bytes:
@@ -104,16 +101,10 @@ class Remote:
         paths = self._call(pattern, lambda: self._filesystem.glob(self.path_of(pattern)))
         return [self._filesystem.unstrip_protocol(path) for path in sorted(paths)]
 
-    def open(self, path: str, **caching: Any) -> BinaryIO:
-        """Open a file for reading; the options are those of fsspec's cache."""
-        return cast("BinaryIO", _Opened(self, path, caching))
-
-    def _call(
-        self, path: str, call: Callable[[], _T], past_end: _T | None = None, *, again: bool = True
-    ) -> _T:
-        """Call, and retry if `again`; turn errors of the server into OSErrors that name the URI."""
+    def _call(self, path: str, call: Callable[[], _T], past_end: _T | None = None) -> _T:
+        """Call, with a retry; turn errors of the server into OSErrors that name the URI."""
         try:
-            return retry(call, _is_temporary) if again else call()
+            return retry(call, _is_temporary)
         except FastDecodeError:
             raise
         except Exception as error:
@@ -126,48 +117,6 @@ class Remote:
     def _display_name(self, path: str) -> str:
         name = path if "://" in path else str(self._filesystem.unstrip_protocol(path))
         return without_query(name)
-
-
-class _Opened(io.RawIOBase):
-    """An open file of fsspec. A read that fails is tried again at the same position."""
-
-    def __init__(self, remote: Remote, path: str, caching: Mapping[str, Any]) -> None:
-        self._remote, self._path = remote, path
-        self._file = remote._call(path, lambda: remote._filesystem.open(path, "rb", **caching))
-
-    def read(self, size: int = -1) -> bytes:
-        return self._retry(lambda: bytes(self._file.read(size)))
-
-    def readinto(self, buffer: Any) -> int:
-        return self._retry(lambda: int(self._file.readinto(buffer)))
-
-    def _retry(self, call: Callable[[], _T]) -> _T:
-        seekable = self.seekable()
-        start = self._file.tell() if seekable else 0
-
-        def attempt() -> _T:
-            if seekable:
-                self._file.seek(start)
-            return call()
-
-        return self._remote._call(self._path, attempt, again=seekable)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def seekable(self) -> bool:
-        return bool(self._file.seekable())
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        super().close()
-        if hasattr(self, "_file"):
-            self._file.close()
 
 
 def without_query(uri: str) -> str:
@@ -218,7 +167,7 @@ def _is_gone(error: FileNotFoundError) -> bool:
     fsspec raises one for any error of HTTP, and s3fs for a bucket that is missing.
     """
     cause = error.__cause__
-    if cause is None or isinstance(cause, FileNotFoundError):
+    if cause is None or isinstance(cause, (FileNotFoundError, LookupError)):
         return True
     response = getattr(cause, "response", None)
     if isinstance(response, dict):

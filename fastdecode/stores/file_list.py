@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode.stores._index import Index, IndexBuilder
-from fastdecode.stores._ranges import is_uri, local_path, open_stream
+from fastdecode.stores._ranges import is_uri, local_path, read_file
 from fastdecode.stores.folder import FileStore
 
 
@@ -149,7 +149,7 @@ def _rows(
     file: str, delimiter: str, storage_options: Mapping[str, Any] | None
 ) -> list[tuple[int, list[str]]]:
     """Return all rows that are not empty, with their line numbers."""
-    content = open_stream(file, storage_options)
+    content = io.BytesIO(read_file(file, storage_options))
     with io.TextIOWrapper(content, "utf-8-sig", newline="") as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         try:

@@ -3,10 +3,11 @@
 `Hdf5Writer` makes these datasets, so that ``file["images"][i]`` is an image for anyone with h5py:
 
 - ``images``: variable-length uint8;
-- ``labels``: int64, or JSON texts with the attribute ``encoding = "json"``; there is no such
-  dataset if no image has a target;
-- ``keys``: texts;
-- ``classes``: texts, or JSON texts with that attribute if HDF5 cannot hold one of the names.
+- ``labels``: int64 or texts; there is no such dataset if no image has a target;
+- ``keys`` and, if there are any, ``classes``: texts.
+
+Columns of other values, such as lists or texts with a NUL, are JSON texts, which the attribute
+``encoding = "json"`` says.
 
 This package reads the images, and the index (see `_index`) in ``fastdecode_index`` instead of the
 other datasets.
@@ -14,11 +15,12 @@ other datasets.
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import h5py
@@ -27,7 +29,7 @@ import numpy as np
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
-from fastdecode.stores._ranges import Ranges, is_uri, local_path, open_stream
+from fastdecode.stores._ranges import Ranges, local_path
 from fastdecode.stores.base import Writer, reserve_space
 from fastdecode.types import Buffer
 
@@ -40,6 +42,8 @@ FORMAT = "fastdecode"
 
 INDEX = "fastdecode_index"
 _VERSION = 1
+_BLOCK = 1 << 20
+_BLOCKS = 32
 _BATCH = 16 << 20
 _ROWS = 1024
 _ROW = 4096 + 64
@@ -63,7 +67,40 @@ class _OpenTables(NamedTuple):
     images: Any
     targets: Any
     keys: Any
-    local: Ranges | None
+    ranges: Ranges
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file behind a URI. HDF5 reads many small ranges of it, so blocks are kept."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._size = ranges.size
+        self._position = 0
+        self._block = lru_cache(_BLOCKS)(
+            lambda start: bytes(ranges.read(start, min(_BLOCK, self._size - start)))
+        )
+
+    def readinto(self, buffer: Any) -> int:
+        view, begin = memoryview(buffer).cast("B"), self._position
+        while (done := self._position - begin) < len(view) and self._position < self._size:
+            start = self._position % _BLOCK
+            data = self._block(self._position - start)[start : start + len(view) - done]
+            view[done : done + len(data)] = data
+            self._position += len(data)
+        return done
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
 
 
 class Hdf5Store(SelfDescribed):
@@ -128,7 +165,7 @@ class Hdf5Store(SelfDescribed):
         """Read a key or a target of a foreign file."""
         opened = self._handle()
         with self._naming_item(index):
-            _check_not_cut(opened)
+            opened.ranges.check()  # past the end of a file that has been cut, HDF5 returns zeros
             table = getattr(opened, name)
             value = _to_python(table[index])
             is_json = name == "targets" and table.attrs.get("encoding") == "json"
@@ -147,21 +184,16 @@ class Hdf5Store(SelfDescribed):
         self._contents, self.classes = index, index.classes
 
     def _open(self) -> _OpenTables:
-        if is_uri(self.location):
-            # HDF5 reads many small ranges, so blocks are cached.
-            caching: Any = {"block_size": 1 << 20, "cache_type": "blockcache"}
-            local, stream = None, open_stream(self.location, self._storage_options, **caching)
-        else:
-            local = Ranges(self.location, descriptor=False)
+        ranges = Ranges(self.location, self._storage_options, descriptor=False)
         with self._naming_item(None):
-            if local is None:
-                file = h5py.File(stream, "r")
-            else:
+            if ranges.is_local:
                 # Nothing writes to it, and a lock would fail on file systems without locks.
                 file = h5py.File(local_path(self.location), "r", locking=False)
-            return self._tables(file, local)
+            else:
+                file = h5py.File(_RemoteFile(ranges), "r")
+            return self._tables(file, ranges)
 
-    def _tables(self, file: Any, local: Ranges | None) -> _OpenTables:
+    def _tables(self, file: Any, ranges: Ranges) -> _OpenTables:
         images, targets, keys = self._names
         table = _dataset(file, images or "images", self.location)
         if not _has_bytes(table):
@@ -177,7 +209,7 @@ class Hdf5Store(SelfDescribed):
             table,
             None if targets is None else _dataset(file, targets, self.location),
             None if keys is None else _dataset(file, keys, self.location),
-            local,
+            ranges,
         )
         for other in (opened.targets, opened.keys):
             if other is not None and other.shape[:1] != table.shape:
@@ -188,7 +220,7 @@ class Hdf5Store(SelfDescribed):
 
     def _read(self, opened: _OpenTables, index: int) -> Buffer:
         with self._naming_item(index):
-            _check_not_cut(opened)
+            opened.ranges.check()  # past the end of a file that has been cut, HDF5 returns zeros
             data = np.asarray(opened.images[index]).tobytes()
         self._check_size(index, data)
         return data
@@ -210,12 +242,6 @@ class Hdf5Store(SelfDescribed):
             if isinstance(error, StoreError) and index is None:
                 raise
             raise StoreError(f"{what}: it is damaged or truncated ({error})") from error
-
-
-def _check_not_cut(opened: _OpenTables) -> None:
-    """Raise a StoreError if a local file has been cut: past its end, HDF5 returns zeros."""
-    if opened.local is not None:
-        opened.local.check()
 
 
 def _dataset(file: Any, name: str, location: str) -> Any:
@@ -304,8 +330,7 @@ class Hdf5Writer(Writer):
             self._write_batch()
 
     def _write_batch(self) -> None:
-        images = [np.frombuffer(data, np.uint8) for data in self._waiting]
-        self._extend(self._images, images, _BYTES)
+        self._extend(self._images, [np.frombuffer(data, np.uint8) for data in self._waiting])
         self._waiting.clear()
         self._waiting_bytes = 0
 
@@ -314,60 +339,42 @@ class Hdf5Writer(Writer):
         data = self._builder.to_bytes()
         index = Index(data, self.location)
         self._reserve(len(data))
-        self._write_texts("keys", (index.key(place) for place in range(len(index))))
-        self._write_labels(index)
+        self._write_column("keys", index.key, len(index))
+        if any(index.target(place) is not None for place in range(len(index))):
+            self._write_column("labels", index.target, len(index))
         if self.classes:
-            self._write_classes()
+            self._write_column("classes", self.classes.__getitem__, len(self.classes))
         self._reserve(len(data))
         self._file.create_dataset(INDEX, data=np.frombuffer(data, np.uint8), track_times=False)
         self._file.attrs[FORMAT] = _VERSION
         self._release()
 
-    def _write_labels(self, index: Index) -> None:
-        """Write the targets for readers without this package."""
-        targets = (index.target(place) for place in range(len(index)))
-        kinds = {type(target) for target in targets}
-        if kinds <= {type(None)}:
-            return
-        targets = (index.target(place) for place in range(len(index)))
-        if kinds == {int}:
-            labels = self._table("labels", np.int64)
-            for rows in _batches(targets):
-                self._reserve(len(rows) * 8)
-                labels.resize(len(labels) + len(rows), 0)
-                labels[-len(rows) :] = rows
-            return
-        labels = self._write_texts("labels", (json.dumps(each) for each in targets))
-        labels.attrs["encoding"] = "json"
-
-    def _write_classes(self) -> None:
-        """Write the names; all as JSON if HDF5 cannot hold one of them as text."""
-        try:
-            plain = all("\0" not in name and name.encode() is not None for name in self.classes)
-        except UnicodeEncodeError:
-            plain = False
-        if plain:
-            self._write_texts("classes", self.classes)
-        else:
-            table = self._write_texts("classes", map(json.dumps, self.classes))
+    def _write_column(self, name: str, value: Callable[[int], Any], count: int) -> None:
+        """Write numbers or texts for readers without this package; all else as JSON."""
+        every = range(count)
+        is_int = count > 0 and all(_is_int64(value(at)) for at in every)
+        is_text = not is_int and all(_is_text(value(at)) for at in every)
+        table = self._table(name, np.int64 if is_int else _TEXT)
+        if not (is_int or is_text):
             table.attrs["encoding"] = "json"
-
-    def _write_texts(self, name: str, texts: Iterable[str]) -> Any:
-        table = self._table(name, _TEXT)
-        for rows in _batches(iter(texts)):
-            self._extend(table, [row.encode() for row in rows], _TEXT)
-        return table
+        for start in range(0, count, _ROWS):
+            rows: list[Any] = list(map(value, every[start : start + _ROWS]))
+            if not is_int:
+                rows = [(row if is_text else json.dumps(row)).encode() for row in rows]
+            self._extend(table, rows)
 
     def _table(self, name: str, kind: Any) -> Any:
         return self._file.create_dataset(
             name, (0,), kind, maxshape=(None,), chunks=(_ROWS,), track_times=False
         )
 
-    def _extend(self, table: Any, rows: Sequence[Any], kind: Any) -> None:
+    def _extend(self, table: Any, rows: Sequence[Any]) -> None:
+        """Append numbers, texts in UTF-8, or bytes."""
         if not rows:
             return
-        self._reserve(sum(len(row) for row in rows) + len(rows) * _ROW)
-        values = np.empty(len(rows), object)
+        is_int = table.dtype == np.int64
+        self._reserve(len(rows) * _ROW + (0 if is_int else sum(map(len, rows))))
+        values = np.empty(len(rows), np.int64 if is_int else object)
         # One by one: in one assignment, rows of equal length would make an array of two dimensions.
         for place, row in enumerate(rows):
             values[place] = row
@@ -376,7 +383,8 @@ class Hdf5Writer(Writer):
         where = table.id.get_space()
         where.select_hyperslab((start,), (count,))
         # h5py's own assignment, too, makes two dimensions of rows of equal length.
-        table.id.write(h5py.h5s.create_simple((count,)), where, values, h5py.h5t.py_create(kind))
+        memory = h5py.h5s.create_simple((count,))
+        table.id.write(memory, where, values, h5py.h5t.py_create(table.dtype))
 
     def _reserve(self, size: int) -> None:
         """Reserve disk space first: on a full disk, HDF5 may crash the process."""
@@ -394,6 +402,13 @@ class Hdf5Writer(Writer):
             os.truncate(self._partial, end)
 
 
-def _batches(values: Iterator[Any]) -> Iterator[list[Any]]:
-    while rows := list(islice(values, _ROWS)):
-        yield rows
+def _is_int64(value: Any) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether a value is a text that HDF5 can hold."""
+    try:
+        return isinstance(value, str) and "\0" not in value and value.encode() is not None
+    except UnicodeEncodeError:
+        return False

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fastdecode._arguments import is_iterable, wrong_kind
 from fastdecode.errors import StoreError
 from fastdecode.stores._items import is_file_name
-from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
+from fastdecode.stores._ranges import exists, is_uri, local_path, read_file
 
 MANIFEST = ".json"
 """The suffix of a manifest, after the name of its store."""
@@ -90,9 +90,9 @@ def read_manifest(
     name = location if location.endswith(MANIFEST) else location + MANIFEST
     if not exists(name, storage_options):
         return None
-    file = Ranges(name, storage_options)
+    data = read_file(name, storage_options)
     try:
-        told = json.loads(bytes(file.read(0, file.size)))
+        told = json.loads(data)
         folder = location[: len(location) - len(os.path.basename(location))]  # noqa: PTH119 - URIs
         names = [_check_own_name(shard) for shard in told["shards"]]
         shards = [folder + name for name in names]

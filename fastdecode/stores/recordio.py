@@ -1,4 +1,18 @@
-"""Images in MXNet RecordIO, a ``.rec`` and its ``.idx``; for the format see `_recordio_format`."""
+"""Images in MXNet RecordIO: a ``.rec`` and its ``.idx``.
+
+Notes
+-----
+A file is a sequence of records, each of which has one or more parts. A part consists of the magic
+number (uint32); a uint32 with the kind of part in its 3 high bits and the length in the other 29;
+the data; and zeros up to a multiple of 4. All numbers are little-endian. The kind is 0 for a whole
+record, 1 for its first part, 2 for a middle one and 3 for the last. A record is split wherever its
+data holds the magic number at a multiple of 4, and that number is left out. A search for the magic
+number therefore finds only the beginnings of parts. The rules are those of dmlc-core
+(include/dmlc/recordio.h).
+
+The header of an image is MXNet's ``IRHeader`` (python/mxnet/recordio.py): flag (uint32), label
+(float32), id and a second id (uint64). If the flag is not 0, as many labels (float32) follow.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +22,116 @@ import struct
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, SelfDescribed
-from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
-from fastdecode.stores._recordio_format import (
-    ImageRecord,
-    offsets,
-    parse_image,
-    read_record,
-)
+from fastdecode.stores._ranges import Ranges, exists, read_file
 from fastdecode.types import Buffer
 
 _COLUMNS = ("offset", "length", "size")
 """Offset and length of a record, and the size of its image, in bytes."""
 
-_CHUNK = 1 << 20
 _SAMPLES = 8
+_LENGTH = (1 << 29) - 1
+_MAGIC = (0xCED7230A).to_bytes(4, "little")
+_PART = struct.Struct("<4sI")
+_IMAGE = struct.Struct("<IfQQ")
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+_GUESS = 64 << 10
+
+
+class ImageRecord(NamedTuple):
+    """The content of a record."""
+
+    labels: tuple[float, ...]
+    listed: bool  # whether the labels are a list, which may have one element
+    id: int
+    data: Buffer  # the encoded image
+
+
+def read_record(file: Ranges, offset: int, guess: int = _GUESS) -> tuple[Buffer, int]:
+    """Return a record and the offset of the next one. The first request asks for `guess` bytes.
+
+    In a local file, which takes no requests, a record in one part is not copied.
+    """
+    rest = file.size - offset
+    if rest < 0 or offset < 0:
+        raise StoreError(f"there is no record at {offset}: the file ends at {file.size}")
+    size = rest if file.is_local else min(guess, rest)
+    while True:
+        view = memoryview(file.read(offset, size))
+        parts, needed = _parts(view, offset)
+        if needed <= size:
+            break
+        if needed > rest:
+            raise StoreError(
+                f"the record at {offset} goes on to {offset + needed}, but the file ends at "
+                f"{file.size}: it has been cut"
+            )
+        size = needed
+    # Another record must follow: a damaged length would end anywhere.
+    if view[needed : needed + 4].nbytes == 4 and view[needed : needed + 4] != _MAGIC:
+        raise StoreError(f"no record follows the one at {offset}: its length is damaged")
+    file.will_need(offset, needed)
+    payload = parts[0] if len(parts) == 1 else _MAGIC.join(parts)
+    return payload, offset + needed
+
+
+def _parts(view: memoryview, offset: int) -> tuple[list[memoryview], int]:
+    """Return the parts of the record at the start of `view`, and how many bytes that takes."""
+    parts: list[memoryview] = []
+    at = 0
+    while True:
+        if at + _PART.size > len(view):
+            return parts, at + _PART.size
+        magic, word = _PART.unpack_from(view, at)
+        kind, length = word >> 29, word & _LENGTH
+        expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
+        if magic != _MAGIC or kind not in expected or offset % 4:
+            raise StoreError(f"there is no record at {offset}")
+        begin = at + _PART.size
+        parts.append(view[begin : begin + length])
+        at = begin + length + -length % 4
+        if kind in (_WHOLE, _LAST) or at > len(view):
+            return parts, at
+
+
+def parse_image(payload: Buffer) -> ImageRecord:
+    """Parse the payload of a record."""
+    if len(payload) < _IMAGE.size:
+        raise StoreError("the record is too short for the header of an image")
+    flag, label, number, _ = _IMAGE.unpack_from(payload)
+    begin = _IMAGE.size + 4 * flag
+    if len(payload) < begin:
+        raise StoreError(f"the record is too short for {flag} labels")
+    labels = struct.unpack_from(f"<{flag}f", payload, _IMAGE.size) if flag else (label,)
+    return ImageRecord(labels, flag > 0, number, memoryview(payload)[begin:])
+
+
+def offsets(file: Ranges) -> Iterator[int]:
+    """Yield the offsets of the records in a local file, going from one to the next."""
+    view = memoryview(file.read(0, file.size))
+    at = number = 0
+    while at < len(view):
+        try:
+            magic, word = _PART.unpack_from(view, at)
+        except struct.error:
+            magic = b""
+        if magic != _MAGIC:
+            raise StoreError(
+                f"{file.location}, item {number}: there is no record at {at}: the file is damaged"
+            )
+        if word >> 29 in (_WHOLE, _FIRST):
+            yield at
+            number += 1
+        at += _PART.size + (word & _LENGTH) + -(word & _LENGTH) % 4
+    if at > len(view):
+        raise StoreError(f"{file.location}, item {number - 1}: the file ends within it")
 
 
 class RecordStore(SelfDescribed):
@@ -89,13 +192,13 @@ class RecordStore(SelfDescribed):
             return
         try:
             at = self._lines or _index_location(self.location)
-            lines = Ranges(at, self._storage_options)
+            text = read_file(at, self._storage_options)
         except FileNotFoundError as error:
             if self._lines is not None:
                 raise FileNotFoundError(f"{self._lines}: there is no such index") from error
             self._contents = _scan(opened)
         else:
-            self._contents = _read_lines(lines, opened, all_of_it=self._lines is None)
+            self._contents = _read_lines(at, text, opened, all_of_it=self._lines is None)
 
     def _open(self) -> Ranges:
         return Ranges(self.location, self._storage_options)
@@ -156,10 +259,10 @@ def _load_index(records: Ranges, storage_options: Mapping[str, Any]) -> Index | 
             f"{records.location} has {records.size} bytes, but according to its index "
             f"{index.about.get('bytes')}: it has been cut; if it is another file, remove {name}"
         )
-    lines = local_path(_index_location(records.location))
-    if not is_uri(name) and exists(lines):
-        text = Ranges(lines)
-        if [text.size, zlib.crc32(text.read(0, text.size))] == index.about.get("lines"):
+    lines = _index_location(records.location)
+    if records.is_local and exists(lines):
+        text = read_file(lines)
+        if [len(text), zlib.crc32(text)] == index.about.get("lines"):
             return index
         raise StoreError(
             f"{lines} is not the one that {name} was written with: remove one of the two"
@@ -182,26 +285,22 @@ class _Places:
         return str(self.keys[index])
 
 
-def _read_lines(lines: Ranges, records: Ranges, *, all_of_it: bool) -> _Places:
+def _read_lines(name: str, text: bytes, records: Ranges, *, all_of_it: bool) -> _Places:
     """Read an ``.idx``, which has a line with key and offset for each record.
 
     With `all_of_it`, the lines must name all records: the last one must end with the file.
     """
-    chunks = [np.empty((0, 2), np.int64)]
-    for number, text in _chunks(lines):
-        try:
-            chunk = np.loadtxt(io.BytesIO(text), np.int64, comments=None, ndmin=2)
-        except ValueError as error:
-            raise StoreError(f"{lines.location}, after line {number}: {error}") from error
-        if chunk.shape[1] != 2 or chunk.min() < 0:
-            raise StoreError(
-                f"{lines.location}, after line {number}: each line must have a key and an offset, "
-                "both numbers"
-            )
-        chunks.append(chunk)
-    keys, places = np.concatenate(chunks).T.copy()
+    found = np.empty((0, 2), np.int64)
+    try:
+        if text.strip():
+            found = np.loadtxt(io.BytesIO(text), np.int64, comments=None, ndmin=2)
+    except ValueError as error:
+        raise StoreError(f"{name}: {error}") from error
+    if found.shape[1] != 2 or found.min(initial=0) < 0:
+        raise StoreError(f"{name}: each line must have a key and an offset, both numbers")
+    keys, places = found.T.copy()
     if all_of_it:
-        _check_end(lines, records, int(places.max(initial=-1)))
+        _check_end(name, records, int(places.max(initial=-1)))
     return _Places(keys, places, has_ids=_has_ids(records, keys, places))
 
 
@@ -217,32 +316,18 @@ def _scan(records: Ranges) -> _Places:
     return _Places(np.arange(len(places)), places, has_ids=False)
 
 
-def _chunks(lines: Ranges) -> Iterator[tuple[int, bytes]]:
-    """Yield the text in chunks of whole lines, each with the number of lines before it."""
-    text = memoryview(lines.read(0, lines.size))
-    at = number = 0
-    while at < len(text):
-        chunk = bytes(text[at : at + _CHUNK])
-        if at + len(chunk) < len(text):
-            chunk = chunk[: chunk.rfind(b"\n") + 1] or chunk
-        if chunk.strip():
-            yield number, chunk
-        number += chunk.count(b"\n")
-        at += len(chunk)
-
-
-def _check_end(lines: Ranges, records: Ranges, last: int) -> None:
+def _check_end(lines: str, records: Ranges, last: int) -> None:
     """Raise a StoreError unless the file ends with the last record."""
     try:
         end = 0 if last < 0 else read_record(records, last)[1]
     except StoreError as error:
         raise StoreError(
-            f"{records.location}: {error}; it is damaged or truncated, or {lines.location} belongs "
+            f"{records.location}: {error}; it is damaged or truncated, or {lines} belongs "
             "to another file"
         ) from error
     if end != records.size:
         wrong = StoreError(
-            f"{lines.location} ends at {end}, but {records.location} at {records.size}: it has "
+            f"{lines} ends at {end}, but {records.location} at {records.size}: it has "
             "been cut, or belongs to another file"
         )
         raise with_advice(wrong, "; if it leaves out records on purpose, pass it as index=")
@@ -253,17 +338,11 @@ def _has_ids(records: Ranges, keys: NDArray[Any], places: NDArray[Any]) -> bool:
     chosen = sorted({int(place) for place in np.linspace(0, len(keys) - 1, _SAMPLES)})
     same = 0
     for place in chosen if len(keys) else ():
-        found = _try_image(records, int(places[place]))
-        same += found is not None and found.id == keys[place]
+        with suppress(StoreError):  # reading the item raises it
+            found = parse_image(read_record(records, int(places[place]))[0])
+            same += found.id == keys[place]
     # Most of them, not all: one may be damaged, and the ids are there to find that out.
     return same * 2 > len(chosen)
-
-
-def _try_image(records: Ranges, offset: int) -> ImageRecord | None:
-    try:
-        return parse_image(read_record(records, offset)[0])
-    except StoreError:
-        return None
 
 
 def _index_location(location: str) -> str:

@@ -1,4 +1,4 @@
-"""Tests of the stores that `pack` writes, and of its manifest and list of bad items."""
+"""Tests of the stores that `pack` writes, of its manifest and of bad items."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ from corpus import CORPUS
 from packed import KINDS, checksums, make_large_source, make_source, name_of
 from PIL import Image
 from same import assert_same
+from store_cases import all_items
 
 from fastdecode import BackendUnavailable, decode, probe
+from fastdecode.cli import main
 from fastdecode.native import _library
 from fastdecode.packing import BadItems, pack
 from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, kind_for, open_store
+from fastdecode.stores._items import Keys
 from fastdecode.testing import drawing, encode
 
 needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")
@@ -36,11 +40,8 @@ def test_bytes_keys_targets_and_order_are_kept(tmp_path: Path, kind: str) -> Non
     packed = pack(source, tmp_path / name)
 
     with open_store(source) as before, open_store(tmp_path / name) as after:
-        assert packed.items == len(before) == len(after) == 8
-        for index in range(8):
-            assert after.key(index) == before.key(index)
-            assert bytes(after.read(index)) == bytes(before.read(index))
-            assert after.target(index) == before.target(index)
+        assert packed.items == len(before) == 8
+        assert all_items(after) == all_items(before)
         assert list(after.classes) == ["cats", "dogs"]
     assert not list(tmp_path.glob(".*"))
 
@@ -90,19 +91,17 @@ def test_checksums_of_large_files(tmp_path: Path, kind: str) -> None:
     target = "x" * (3 << 20) if kind == "tar" else 7  # a tar has much data after the last image
     with create_store(tmp_path / "source.tar") as writer:
         for number in range(2):
-            data = encode(drawing(700, 600 + number), "bmp")
-            assert len(data) > 1 << 20
-            writer.add(f"{number}.bmp", data, target)
+            writer.add(f"{number}.bmp", encode(drawing(700, 600 + number), "bmp"), target)
 
     pack(tmp_path / "source.tar", tmp_path / name)
 
-    found = json.loads((tmp_path / f"{name}.json").read_text())
-    assert found["files"]
-    for file in found["files"]:
-        whole = (tmp_path / file["name"]).read_bytes()
-        assert file["bytes"] == len(whole)
-        assert file["sha256"] == hashlib.sha256(whole).hexdigest()
-    assert kind == "folder" or max(file["bytes"] for file in found["files"]) > 2 << 20
+    files = json.loads((tmp_path / f"{name}.json").read_text())["files"]
+    found = checksums(tmp_path)
+    assert [found[file["name"]] for file in files] == [file["sha256"] for file in files]
+    assert [file["bytes"] for file in files] == [
+        (tmp_path / file["name"]).stat().st_size for file in files
+    ]
+    assert kind == "folder" or max(file["bytes"] for file in files) > 2 << 20
 
 
 def test_the_list_of_bad_items_is_csv(tmp_path: Path) -> None:
@@ -133,42 +132,33 @@ def test_shards(tmp_path: Path) -> None:
 
     given = [path.stat().st_size for path in source.glob("*/*")]
     assert (packed.items, packed.bytes_in, packed.bytes_out) == (len(given), *[sum(given)] * 2)
-    shards = sorted(tmp_path.glob("out-*.tar"))
-    assert len(shards) > 1
-    assert not (tmp_path / "out.tar").exists()
-    for shard in shards:
+    assert len(packed.shards) > 1
+    assert packed.shards == sorted(map(str, tmp_path.glob("out-*.tar")))
+    for shard in packed.shards:
         with open_store(shard) as store:
-            assert shard.stat().st_size <= most or len(store) == 1
+            assert Path(shard).stat().st_size <= most or len(store) == 1
     with open_store(source) as before, open_store(tmp_path / "out.tar") as after:
-        assert [after.key(index) for index in range(len(after))] == [
-            before.key(index) for index in range(len(before))
-        ]
-        for index in range(len(before)):
-            assert_same(after.read(index), before.read(index), before.key(index))
+        assert all_items(after) == all_items(before)
 
 
 def test_bad_items_stop_the_pack(tmp_path: Path) -> None:
     """Bad items stop `pack` and are listed with reasons; ``skip_bad=True`` packs the others."""
-    source = make_source(tmp_path / "source", damaged=True)
-    target = tmp_path / "out.tar"
+    source, target = make_source(tmp_path / "source", damaged=True), tmp_path / "out.tar"
 
-    with pytest.raises(BadItems, match=r"2 of 10 items are bad.*--skip-bad") as caught:
+    with pytest.raises(BadItems, match=r"2 of 10 items are bad.*--skip-bad"):
         pack(source, target)
     with (tmp_path / "out.tar.bad.csv").open(newline="") as file:
         listed = list(csv.DictReader(file))
-
     assert [row["key"] for row in listed] == ["cats/1-cut.jpg", "dogs/empty.jpg"]
     assert "missing" in listed[0]["reason"] or "premature" in listed[0]["reason"].lower()
-    assert caught.value.packed is not None
     assert not target.exists()
 
-    packed = pack(source, target, skip_bad=True)
-
-    assert packed.items == 8
-    found = json.loads((tmp_path / "out.tar.json").read_text())
-    assert found["bad"] == listed
-    with open_store(target) as store:
-        assert len(store) == 8
+    assert pack(source, target, skip_bad=True).items == len(open_store(target)) == 8
+    assert json.loads((tmp_path / "out.tar.json").read_text())["bad"] == listed
+    for path in source.glob("*/*"):
+        path.write_bytes(b"none")
+    with pytest.raises(BadItems, match="there are no others"):
+        pack(source, tmp_path / "none.tar", skip_bad=True)
 
 
 def test_image_beyond_the_limit_is_bad(tmp_path: Path) -> None:
@@ -189,15 +179,6 @@ def test_image_beyond_the_limit_is_bad(tmp_path: Path) -> None:
         image = Image.open(file)
         assert image.size == (100, 80)
         assert image.getexif()[0x010E] == "a description"
-
-
-def test_only_bad_items(tmp_path: Path) -> None:
-    """`pack` makes no store if every item is bad, even with ``skip_bad=True``."""
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a.jpg").write_bytes(b"none")
-
-    with pytest.raises(BadItems, match="there are no others"):
-        pack(tmp_path / "source", tmp_path / "out.tar", skip_bad=True)
 
 
 @needs_core
@@ -261,28 +242,19 @@ def test_wrong_arguments(tmp_path: Path, name: str, options: dict[str, Any], sai
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.parametrize("is_link", [False, True])
 @pytest.mark.parametrize(
     ("name", "size"),
     [("out.tar", None), ("out.tar.json", None), ("out.tar.bad.csv", None), ("out-00003.tar", 1000)],
 )
-def test_nothing_is_overwritten(tmp_path: Path, name: str, size: int | None) -> None:
-    """`pack` never overwrites an existing store, manifest, list or shard."""
-    source = make_source(tmp_path / "source")
-    (tmp_path / name).write_bytes(b"mine")
+def test_nothing_is_overwritten(tmp_path: Path, name: str, size: int | None, is_link: bool) -> None:
+    """`pack` never overwrites an existing store, manifest, list or shard, or a dangling link."""
+    source, mine = make_source(tmp_path / "source"), tmp_path / name
+    mine.symlink_to("nothing") if is_link else mine.write_bytes(b"mine")
 
-    with pytest.raises(FileExistsError, match=f"{name} is there already"):
+    with pytest.raises(FileExistsError, match=f"{name} is (there already|a link)"):
         pack(source, tmp_path / "out.tar", shard_size=size)
-    assert (tmp_path / name).read_bytes() == b"mine"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_dangling_link_is_not_overwritten(tmp_path: Path) -> None:
-    """A dangling link at the target counts as an existing file."""
-    source = make_source(tmp_path / "source")
-    (tmp_path / "out.tar").symlink_to(tmp_path / "nothing")
-
-    with pytest.raises(FileExistsError, match=r"out\.tar is there already"):
-        pack(source, tmp_path / "out.tar")
+    assert mine.is_symlink() if is_link else mine.read_bytes() == b"mine"
 
 
 def test_no_folders_are_left(tmp_path: Path) -> None:
@@ -336,3 +308,110 @@ def test_sizes_are_parsed() -> None:
             as_bytes(text)
     with pytest.raises(ArgumentTypeError, match="more than any file"):
         as_bytes("9" * 400 + "B")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_repeated_keys_are_bad(tmp_path: Path, kind: str) -> None:
+    """The second item with a key is bad in stores of every kind, and can be skipped."""
+    name = name_of(kind)
+    source = make_source(tmp_path / "source")
+    (source / "list.csv").write_text("cats/0.jpg,1\ncats/1.jpg,0\ncats/0.jpg,1\n")
+
+    with pytest.raises(BadItems, match="1 of 3 items"):
+        pack(source / "list.csv", tmp_path / name)
+    packed = pack(source / "list.csv", tmp_path / name, skip_bad=True)
+
+    ((key, why),) = packed.bad
+    assert key == "cats/0.jpg"
+    assert why == "the key 'cats/0.jpg' is there already"  # without the path of the work folder
+    with open_store(tmp_path / name) as store:
+        assert [store.key(index) for index in range(len(store))] == ["cats/0.jpg", "cats/1.jpg"]
+
+
+def test_keys_must_fit_file_names() -> None:
+    """A folder refuses keys that are too long or clash with a file or folder."""
+    keys = Keys(files=True, reserved="own")
+    for key in ("a/b.jpg", "c.jpg"):
+        keys.check(key)
+        keys.add(key)
+
+    for key, said in [
+        ("a", "there already"),
+        ("a//b.jpg", "relative path"),
+        ("c.jpg/d.jpg", "needs a folder where 'c.jpg' is a file"),
+        ("x" * 256, "too long"),
+        ("/".join(["x" * 200] * 20), "too long"),
+        ("own", "name of the index"),
+        ("../x", "relative path"),
+        ("a\\b", "relative path"),
+        (os.fsdecode(b"\xff.jpg") if sys.platform == "linux" else "\udcff.jpg", "not UTF-8"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            keys.check(key)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such names")
+def test_names_that_are_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file whose name is not UTF-8 is bad for `pack` and good for `check`; both continue."""
+    source = make_source(tmp_path / "source")
+    name = os.fsencode(source / "cats") + b"/\xff.jpg"
+    Path(os.fsdecode(name)).write_bytes(encode(drawing(20, 20)))
+
+    assert main(["check", str(source), "--csv", str(tmp_path / "found.csv")]) == 0
+    with (tmp_path / "found.csv").open(newline="", encoding="utf-8") as file:
+        found = {row["key"]: row for row in csv.DictReader(file)}
+    assert found["cats/\\udcff.jpg"]["status"] == "good"
+    for target in ("out.tar", "out"):
+        command = [str(source), str(tmp_path / target), "--max-side", "30"]
+        assert main(["pack", *command]) == 1
+        assert main(["pack", *command, "--skip-bad"]) == 0
+        (bad,) = json.loads((tmp_path / f"{target}.json").read_text("utf-8"))["bad"]
+        assert bad["key"] == "cats/\\udcff.jpg"
+    capsys.readouterr()
+
+
+def test_image_too_long_for_jpeg_is_bad(tmp_path: Path) -> None:
+    """An image too long for a JPEG is a bad item and does not end the pack."""
+    source = tmp_path / "source"
+    source.mkdir()
+    file = io.BytesIO()
+    Image.new("RGB", (70000, 1)).save(file, "png")
+    (source / "long.png").write_bytes(file.getvalue())
+    (source / "short.jpg").write_bytes(encode(drawing(20, 20)))
+
+    packed = pack(source, tmp_path / "out.tar", max_side=66000, skip_bad=True)
+
+    ((key, why),) = packed.bad
+    assert key == "long.png"
+    assert "cannot be encoded as jpeg" in why
+    assert "66000 x 1" in why
+
+
+def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A class without images keeps its folder, and the summary names it."""
+    source = make_source(tmp_path / "source")
+    for path in (source / "cats").iterdir():
+        path.write_bytes(b"no image")
+
+    assert main(["pack", str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
+
+    assert "classes without any image left (1): cats" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [
+        "cats",
+        "dogs",
+    ]
+    with open_store(tmp_path / "out") as store:
+        assert list(store.classes) == ["cats", "dogs"]
+    (entry,) = json.loads((tmp_path / "out.json").read_text())["files"]
+    assert entry["name"] == "out/fastdecode.fdx"
+
+
+def test_wildcards_in_a_name(tmp_path: Path) -> None:
+    """Shards with a bracket in their name can be opened by that name."""
+    source = make_source(tmp_path / "source")
+    target = tmp_path / "p[1].tar"
+
+    pack(source, target, shard_size=8192)
+
+    with open_store(target) as store:
+        assert len(store) == 8

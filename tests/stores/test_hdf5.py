@@ -50,8 +50,8 @@ def test_plain_h5py_reads_our_files(
         assert [name.decode() for name in file["classes"]] == ["ant", "bee"]
 
 
-def test_mixed_targets_are_stored_as_json(tmp_path: Path) -> None:
-    """Mixed labels are JSON texts, marked by an attribute; without labels there is no dataset."""
+def test_what_is_not_text_is_stored_as_json(tmp_path: Path) -> None:
+    """Other labels and names are JSON texts, which an attribute says; no labels have no dataset."""
     items = store_cases.images()
     store_cases.write(tmp_path / "a.h5", items, store_cases.TARGETS)
     store_cases.write(tmp_path / "none.h5", items, [None])
@@ -62,29 +62,16 @@ def test_mixed_targets_are_stored_as_json(tmp_path: Path) -> None:
         assert written == list(store_cases.TARGETS)
     with h5py.File(tmp_path / "none.h5", "r") as file:
         assert "labels" not in file
-
-
-@pytest.mark.parametrize("name", ["a\0b", "\udce9"], ids=["NUL", "not UTF-8"])
-def test_classes_that_are_no_text_are_stored_as_json(tmp_path: Path, name: str) -> None:
-    """If HDF5 cannot hold one name, all are JSON texts, marked by an attribute."""
-    with create_store(tmp_path / "a.h5", classes=["ant", name]) as writer:
-        writer.add("0.jpg", b"0", 1)
-
-    with h5py.File(tmp_path / "a.h5", "r") as file:
-        assert file["classes"].attrs["encoding"] == "json"
-        assert [json.loads(text) for text in file["classes"]] == ["ant", name]
-
-
-def test_images_of_equal_size_are_read_back(tmp_path: Path) -> None:
-    """Images of equal size are read back, not mistaken for a two-dimensional dataset."""
-    with create_store(tmp_path / "a.h5") as writer:
-        for place in range(5):
-            writer.add(f"{place}.jpg", bytes([place]) * 9)
-
-    with open_store(tmp_path / "a.h5") as store:
-        assert [bytes(store.read(place)) for place in range(5)] == [
-            bytes([place]) * 9 for place in range(5)
-        ]
+    for target, written in (("a cat", "a cat"), (1 << 70, str(1 << 70))):
+        store_cases.write(tmp_path / f"{written}.h5", items, [target])
+        with h5py.File(tmp_path / f"{written}.h5", "r") as file:
+            assert file["labels"][0].decode() == written
+    for place, name in enumerate(("a\0b", "\udce9")):  # names that HDF5 cannot hold
+        with create_store(tmp_path / f"{place}.h5", classes=["ant", name]) as writer:
+            writer.add("0.jpg", b"0", 1)
+        with h5py.File(tmp_path / f"{place}.h5", "r") as file:
+            assert file["classes"].attrs["encoding"] == "json"
+            assert [json.loads(text) for text in file["classes"]] == ["ant", name]
 
 
 def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> None:
@@ -108,14 +95,18 @@ def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> 
         assert store.target(2) == "p2"
 
 
-def test_a_dataset_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """The error for a missing dataset lists the existing ones."""
+def test_datasets_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    """A missing dataset, one of pixels, and one with other rows are errors that name it."""
     _foreign(tmp_path / "a.h5", labels=[1, 2])
 
     with pytest.raises(StoreError, match=r"no dataset 'images', only: jpeg, labels"):
         open_store(tmp_path / "a.h5")
     with pytest.raises(StoreError, match="does not have as many rows"):
         open_store(tmp_path / "a.h5", images="jpeg")
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["images"] = np.zeros((2, 8, 8, 3), np.uint8)
+    with pytest.raises(StoreError, match="does not hold an encoded image"):
+        open_store(tmp_path / "b.h5")
 
 
 def _external_link(file: Any, beside: Path) -> None:
@@ -164,25 +155,6 @@ def test_links_and_other_files_are_refused(link: Any, tmp_path: Path) -> None:
             open_store(tmp_path / "a.h5", images=name)
 
 
-def test_decoded_pixels_are_refused(tmp_path: Path) -> None:
-    """A dataset of decoded pixels is an error that says so."""
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["images"] = np.zeros((2, 8, 8, 3), np.uint8)
-
-    with pytest.raises(StoreError, match="does not hold an encoded image"):
-        open_store(tmp_path / "a.h5")
-
-
-def test_opaque_rows_are_read(tmp_path: Path) -> None:
-    """Rows of opaque bytes of one length are read as images."""
-    rows = [b"abc\0", b"defg"]
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["images"] = np.array([np.void(row) for row in rows])
-
-    with open_store(tmp_path / "a.h5") as store:
-        assert [bytes(store.read(place)) for place in range(2)] == rows
-
-
 def test_reading_during_close_is_a_value_error(tmp_path: Path) -> None:
     """Threads that read while the store is closed get a ValueError, not a damage error."""
     with create_store(tmp_path / "a.h5") as writer:
@@ -214,11 +186,11 @@ def test_truncated_foreign_file_is_an_error(tmp_path: Path) -> None:
     """A foreign file that is truncated while open is an error; HDF5 alone would return zeros."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
-        file.create_dataset("images", data=np.array([np.void(b"1" * 9)] * 5))
+        file.create_dataset("images", data=np.array([np.void(b"1\0" * 9)] * 5))
         file.create_dataset("labels", data=np.arange(5))
         file.create_dataset("names", data=np.array([b"a", b"b", b"c", b"d", b"e"]))
     with open_store(path, keys="names") as store:
-        assert (store.key(1), store.target(1)) == ("b", 1)
+        assert (store.key(1), store.target(1), store.read(1)) == ("b", 1, b"1\0" * 9)
         os.truncate(path, 2048)
 
         for ask in (store.key, store.target, store.read):

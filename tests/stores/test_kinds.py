@@ -264,72 +264,50 @@ def test_truncation_anywhere_is_an_error(kind: Kind) -> None:
     check_random_damage(kind.at("a"), truncated, 40)
 
 
+_NOT_KEYS = (
+    *("", "/a.jpg", "../a.jpg", "a\\b.jpg", "./a.jpg", "a//b.jpg", "a/", "a/./b.jpg"),
+    *("a/../../b", "a\0b", "\udcff.jpg"),
+)
+_NO_CLASS = "index of a class, from 0 to 1, not "
+
+
 @pytest.mark.parametrize(
-    "key",
+    ("item", "said"),
     [
-        *("", "/a.jpg", "../a.jpg", "a\\b.jpg", "a/b.jpg"),
-        *("./a.jpg", "a//b.jpg", "a/", "a/./b.jpg", "a/../../b", "a\0b", "\udcff.jpg"),
+        (("a/b.jpg", b"2", 1), "key 'a/b.jpg' is there already"),
+        *(((key, b"2", 1), "key must be") for key in _NOT_KEYS),
+        ((None, b"2"), "key must be text, not None"),
+        (("c.jpg", "a.jpg"), r"Path\('a.jpg'\).read_bytes"),
+        (("c.jpg", b""), "is not an image"),
+        *((("c.jpg", b"2", target), "target.* not") for target in (float("nan"), object())),
+        *((("c.jpg", b"2", target), _NO_CLASS) for target in (2, -1, "cat", True, 0.0, [0])),
     ],
 )
-def test_key_must_be_normalised_and_new(written: Kind, key: str) -> None:
-    """A key that exists, is not normalised or is not text is refused; the writer stays usable."""
-    with create_store(written.at("a")) as writer:
+def test_wrong_items_are_refused(written: Kind, item: tuple[Any, ...], said: str) -> None:
+    """Keys that exist or are not normalised, no images, and wrong targets are refused.
+
+    The writer stays usable.
+    """
+    place = written.at("a")
+    with create_store(place, classes=["cat", "dog"] if said == _NO_CLASS else ()) as writer:
         writer.add("a/b.jpg", b"1", 1)
-        said = "key 'a/b.jpg' is there already" if key == "a/b.jpg" else "key must be"
-        with pytest.raises(ValueError, match=said):
-            writer.add(key, b"2", 2)
-        writer.add("z.jpg", b"3", 3)
+        with pytest.raises((TypeError, ValueError), match=said):
+            writer.add(*item)
+        writer.add("z.jpg", b"3")
     with pytest.raises(ValueError, match="closed"):
         writer.add("d.jpg", b"4")
 
-    with open_store(written.at("a")) as store:
-        assert all_items(store) == [("a/b.jpg", b"1", 1), ("z.jpg", b"3", 3)]
+    with open_store(place) as store:
+        assert all_items(store) == [("a/b.jpg", b"1", 1), ("z.jpg", b"3", None)]
     with pytest.raises(FileExistsError):
-        create_store(written.at("a"))
+        create_store(place)
 
 
-@pytest.mark.parametrize(
-    ("data", "target", "error"),
-    [
-        (b"2", float("nan"), ValueError),
-        (b"2", object(), ValueError),
-        ("a.jpg", None, TypeError),
-        (b"", None, ValueError),
-    ],
-)
-def test_wrong_items_are_refused(
-    written: Kind, data: Any, target: object, error: type[Exception]
-) -> None:
-    """Wrong targets, wrong data and wrong keys are refused; the writer stays usable."""
-    said = {"a.jpg": r"Path\('a.jpg'\).read_bytes", b"": "is not an image"}.get(
-        data, "targets?.* not"
-    )
-    with create_store(written.at("a")) as writer:
-        with pytest.raises(error, match=said):
-            writer.add("c.jpg", data, target)
-        with pytest.raises(TypeError, match="key must be text, not None"):
-            writer.add(None, b"2")
-        writer.add("c.jpg", b"3")
-
-    with open_store(written.at("a")) as store:
-        assert all_items(store) == [("c.jpg", b"3", None)]
-
-
-@pytest.mark.parametrize("target", [2, -1, "cat", True, 0.0, [0]], ids=repr)
-def test_a_target_is_the_index_of_a_class(written: Kind, target: Any) -> None:
-    """With classes, a target must be a class index or None."""
-    with create_store(written.at("a"), classes=["cat", "dog"]) as writer:
-        with pytest.raises(ValueError, match=r"index of a class, from 0 to 1, not "):
-            writer.add("a.jpg", b"1", target)
-        writer.add("a.jpg", b"1", 1)
-        writer.add("b.jpg", b"2")
-
-    with open_store(written.at("a")) as store:
-        assert [store.target(index) for index in range(2)] == [1, None]
-
-
-def test_classes_are_not_one_string(written: Kind) -> None:
-    """A class name that is not in a list would become a class for each of its letters."""
+def test_what_cannot_be_created_leaves_no_files(written: Kind) -> None:
+    """A URI, and class names that are not in a list, are refused before anything is created."""
+    for location in ("s3://bucket/x", "file:///x", "memory://x"):
+        with pytest.raises(ValueError, match="local paths; copy it when done"):
+            create_store(location + written.suffix)
     with pytest.raises(TypeError, match=r"classes .*, not 'cat'"):
         create_store(written.at("a"), classes="cat")
 
@@ -372,13 +350,6 @@ def test_any_name_is_a_class(written: Kind) -> None:
         assert list(store.classes) == classes
         assert store.target(0) == 1
         assert type(store.target(0)) is int
-
-
-@pytest.mark.parametrize("location", ["s3://bucket/x", "file:///x", "memory://x"])
-def test_writers_refuse_uris(written: Kind, location: str) -> None:
-    """A writer refuses a URI before it creates anything."""
-    with pytest.raises(ValueError, match="local paths; copy it when done"):
-        create_store(location + written.suffix)
 
 
 def test_two_processes_do_not_mix(written: Kind) -> None:
@@ -427,35 +398,24 @@ class _Cut:
         return super().__getattribute__(name)
 
 
-def test_writer_interrupted_within_an_item_makes_no_store(written: Kind) -> None:
-    """A writer interrupted within an item refuses to go on and makes no store."""
-    writer = create_store(written.at("a"))
-    writer.add("a.jpg", b"1")
-    with pytest.raises(KeyboardInterrupt):
-        writer.add("b.jpg", b"2", _Cut())
-    with pytest.raises(ValueError, match="create the store again"):
-        writer.add("c.jpg", b"3")
-    with pytest.raises(ValueError, match="create the store again"):
-        writer.close()
-
-    assert list(written.folder.iterdir()) == []
-
-
-def test_a_full_disk_makes_no_store(written: Kind) -> None:
-    """A write that fails on a full disk makes no store, since half an item may be written."""
-    if written.name in _LIBRARIES:
-        pytest.skip("a library writes this kind")
+@pytest.mark.parametrize("cause", ["Ctrl-C", "a full disk"])
+def test_writer_stopped_within_an_item_makes_no_store(written: Kind, cause: str) -> None:
+    """A writer that was stopped within an item refuses to go on and makes no store."""
     resource = pytest.importorskip("resource")
+    if written.name in _LIBRARIES and cause == "a full disk":
+        pytest.skip("a library writes this kind")
     writer = create_store(written.at("a"))
     writer.add("a.jpg", b"1" * 100)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))  # like a disk with 8 KiB free
+    if cause == "a full disk":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))  # like a disk with 8 KiB free
     try:
-        with pytest.raises(OSError, match="File too large"):
-            writer.add("b.jpg", b"2" * (1 << 20))
+        with pytest.raises((KeyboardInterrupt, OSError), match=r"^$|File too large"):
+            writer.add("b.jpg", b"2" * (1 << 20), _Cut() if cause == "Ctrl-C" else None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    with pytest.raises(ValueError, match="create the store again"):
-        writer.close()
+    for go_on in (lambda: writer.add("c.jpg", b"3"), writer.close):
+        with pytest.raises(ValueError, match="create the store again"):
+            go_on()
 
     assert list(written.folder.iterdir()) == []

@@ -71,32 +71,6 @@ def test_cyclic_links_are_listed_as_unreadable(
     assert len(paths) == 6 + len(BAD)
 
 
-def test_image_folder_skips_cyclic_links(looping: Path) -> None:
-    """ImageFolder applies its error policy to such links, also in reading threads."""
-    pytest.importorskip("torch")
-    from fastdecode.torch import ImageFolder, Loader
-
-    dataset = ImageFolder(looping, on_error="skip", reduce=8)
-    loader = Loader(dataset, 4, threads=2, collate_fn=list)
-    samples = [sample for batch in loader for sample in batch]
-
-    assert len(samples) == 8
-    assert sorted(os.path.relpath(one.path, looping) for one in dataset.errors) == BAD
-    assert "symbolic links" in dataset.errors[0].reason
-
-
-def test_ray_keeps_cyclic_links_as_rows(looping: Path) -> None:
-    """Ray drops the rows of such links, or puts the error into its column."""
-    pytest.importorskip("ray")
-    from fastdecode.ray.read import _open_source
-
-    store = _open_source(f"{looping}/**/*.jpg", {})
-
-    keys = [store.source(at) for at in range(len(store))]
-    assert len(keys) == 6 + len(BAD)
-    assert {os.path.relpath(key, looping) for key in keys} >= set(BAD)
-
-
 def _clique(root: Path, count: int) -> Path:
     """Create folders with one image each, all of which link to all others."""
     for name in range(count):
@@ -108,7 +82,7 @@ def _clique(root: Path, count: int) -> Path:
     return root
 
 
-@pytest.mark.parametrize("count", [2, 9, 45])
+@pytest.mark.parametrize("count", [2, 15])
 def test_folders_that_link_to_one_another_are_walked_once(tmp_path: Path, count: int) -> None:
     """Each folder is walked once per class, by the shortest path."""
     root = _clique(tmp_path / "root", count)
@@ -129,7 +103,10 @@ def test_folders_that_link_to_one_another_are_walked_once(tmp_path: Path, count:
 
 
 def test_a_folder_is_listed_once_per_class(tmp_path: Path) -> None:
-    """Of two links to a folder in a class, the first is followed; classes may share a folder."""
+    """Of two links to a folder in a class, the first is followed; classes may share a folder.
+
+    One that links to the root has no images, so that the numbers of later classes stay.
+    """
     shared = tmp_path / "shared"
     (shared / "inner").mkdir(parents=True)
     (shared / "inner" / "a.jpg").touch()
@@ -141,13 +118,8 @@ def test_a_folder_is_listed_once_per_class(tmp_path: Path) -> None:
     assert found(str(root)).files == ["cat/one/inner/a.jpg", "dog/inner/a.jpg"]
     assert [name for name, files in walk(str(root / "cat")) if files] == ["one/inner"]
 
-
-def test_a_class_that_links_to_the_root_is_empty(tmp_path: Path) -> None:
-    """A class that links to the root has no images, so the numbers of later classes stay."""
-    root = make_source(tmp_path / "source")
-    (root / "again").symlink_to(root)
-
-    with open_store(root) as store:
+    source = make_source(tmp_path / "source")
+    (source / "again").symlink_to(source)
+    with open_store(source) as store:  # a class that links to the root is empty
         assert list(store.classes) == ["again", "cats", "dogs"]
-        assert len(store) == 8
-        assert store.target(0) == 1
+        assert (len(store), store.target(0)) == (8, 1)

@@ -97,24 +97,19 @@ def test_views_outlive_the_file(file: Path) -> None:
     assert not listed or len(os.listdir("/dev/fd")) == before  # noqa: PTH208
 
 
-def test_an_empty_file_has_only_the_empty_range(tmp_path: Path) -> None:
-    """An empty file cannot be mapped but can be opened."""
-    (tmp_path / "none").touch()
-    ranges = Ranges(str(tmp_path / "none"))
-
-    assert bytes(ranges.read(0, 0)) == b""
-    with pytest.raises(StoreError, match="none"):
-        ranges.read(0, 1)
-
-
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("missing", FileNotFoundError), (".", IsADirectoryError), ("/dev/zero", StoreError)],
+    [
+        *(("missing", FileNotFoundError), (".", IsADirectoryError)),
+        *(("/dev/zero", StoreError), ("none", StoreError)),
+    ],
 )
-def test_what_is_no_file_is_refused(tmp_path: Path, name: str, error: type[Exception]) -> None:
-    """A missing file, a folder, and a device, which has no length, are errors."""
+def test_what_has_no_ranges_is_an_error(tmp_path: Path, name: str, error: type[Exception]) -> None:
+    """A missing file, a folder, and a device are errors; an empty file has only the empty range."""
+    (tmp_path / "none").touch()
     with pytest.raises(error):
-        Ranges(str(tmp_path / name))
+        Ranges(str(tmp_path / name)).read(0, 1)
+    assert bytes(Ranges(str(tmp_path / "none")).read(0, 0)) == b""
 
 
 def test_file_uris_are_local_paths() -> None:

@@ -1,12 +1,15 @@
-"""Tests of MXNet RecordIO with the index that 0.2.0 wrote beside it: parts of records, damage."""
+"""Tests of MXNet RecordIO: with the index of 0.2.0, with an ``.idx`` alone, and without either."""
 
 from __future__ import annotations
 
+import pickle
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import store_cases
-from records import MAGIC, payloads, write_records
+from records import MAGIC, part, payloads, record, write_records
 
 from fastdecode.stores import StoreError, open_store
 
@@ -66,3 +69,146 @@ def test_records_are_split_at_the_magic_number(tmp_path: Path, before: int, afte
             where.with_suffix(suffix).unlink(missing_ok=True) if suffix else None
             with open_store(where) as store:
                 assert [bytes(store.read(place)) for place in (0, 1)] == [data, b"next"]
+
+
+def _write(where: Path, made: Sequence[bytes], keys: Sequence[int] | None = None) -> None:
+    """Write records, and an index if keys are given."""
+    where.write_bytes(b"".join(made))
+    at = 0
+    lines = []
+    for key, one in zip(keys or (), made, strict=False):
+        lines.append(f"{key}\t{at}\n")
+        at += len(one)
+    if keys is not None:
+        where.with_suffix(".idx").write_text("".join(lines))
+
+
+def test_labels_are_the_targets(tmp_path: Path) -> None:
+    """A whole label is read as an int, another as a float, and several as a list."""
+    made = [
+        record(b"a", 3, 10),
+        record(b"b", 0.5, 11),
+        record(b"c", 0, 12, [1, 2.5]),
+        record(b"d", 0, 13, [4]),
+    ]
+    _write(tmp_path / "a.rec", made, [10, 11, 12, 13])
+
+    with open_store(tmp_path / "a.rec") as store:
+        again = pickle.loads(pickle.dumps(store))
+        for one in (store, again):
+            assert [one.target(place) for place in range(4)] == [3, 0.5, [1, 2.5], [4]]
+            assert [type(one.target(place)) for place in range(2)] == [int, float]
+            assert [bytes(one.read(place)) for place in range(4)] == [b"a", b"b", b"c", b"d"]
+            assert [one.key(place) for place in range(4)] == ["10", "11", "12", "13"]
+
+
+def test_file_without_index_is_scanned(tmp_path: Path) -> None:
+    """Without an index the records are scanned and numbered."""
+    _write(tmp_path / "a.rec", [record(b"x" * place, place) for place in range(9)])
+
+    with open_store(tmp_path / "a.rec") as store:
+        assert [bytes(store.read(place)) for place in range(9)] == [b"x" * p for p in range(9)]
+        assert [store.target(place) for place in range(9)] == list(range(9))
+        assert store.key(8) == "8"
+
+
+def test_the_order_is_that_of_the_index(tmp_path: Path) -> None:
+    """Items have the order of the index lines, which im2rec may have shuffled."""
+    made = [record(b"%d" % place, place, place) for place in range(4)]
+    _write(tmp_path / "a.rec", made, range(4))
+    lines = (tmp_path / "a.idx").read_text().splitlines()
+    (tmp_path / "a.idx").write_text("\n".join(reversed(lines)))
+
+    with open_store(tmp_path / "a.rec") as store:
+        assert [bytes(store.read(place)) for place in range(4)] == [b"3", b"2", b"1", b"0"]
+
+
+def test_an_index_elsewhere_may_name_some_records(tmp_path: Path) -> None:
+    """``index=`` may name some records, also beside the index of 0.2.0, which then is not read.
+
+    A default index that names some is an error.
+    """
+    items = [(f"{place}.jpg", b"%d" % place, place) for place in range(4)]
+    write_records(tmp_path / "a.rec", items)
+    lines = (tmp_path / "a.idx").read_text().splitlines()
+    (tmp_path / "some.idx").write_text("\n".join(lines[1:3]))
+
+    with open_store(tmp_path / "a.rec", index=tmp_path / "some.idx") as store:
+        assert [bytes(store.read(place)) for place in range(len(store))] == [b"1", b"2"]
+        assert [store.key(place) for place in range(len(store))] == ["1", "2"]
+    (tmp_path / "a.rec.fdx").unlink()
+    (tmp_path / "a.idx").write_text("\n".join(lines[1:3]))
+    with pytest.raises(StoreError, match="belongs to another file"):
+        open_store(tmp_path / "a.rec")
+    with pytest.raises(FileNotFoundError, match=r"none\.idx"):
+        open_store(tmp_path / "a.rec", index=tmp_path / "none.idx")
+
+
+def test_offset_of_another_record_is_an_error(tmp_path: Path) -> None:
+    """An offset that leads to a record with another id is an error that names the item."""
+    made = [record(b"%d" % place, place, place) for place in range(9)]
+    _write(tmp_path / "a.rec", made, range(9))
+    lines = (tmp_path / "a.idx").read_text().splitlines()
+    lines[4] = "4\t" + lines[5].split("\t")[1]
+    (tmp_path / "a.idx").write_text("\n".join(lines))
+
+    with open_store(tmp_path / "a.rec") as store:
+        assert bytes(store.read(3)) == b"3"
+        for method in (store.read, store.target):
+            with pytest.raises(StoreError, match=r"item 4 \(4\): there is another record"):
+                method(4)
+
+
+_WHOLE = record(b"a" * 8) + record(b"b" * 8)
+_HEADS = b"", b"short", struct.pack("<IfQQ", 2**31, 0, 0, 0), struct.pack("<IfQQ", 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "item"),
+    [
+        *((_WHOLE[:end], None, f", item {end // 40}") for end in (1, 5, 44, 59)),
+        *((part(head), None, ", item 0") for head in _HEADS),
+        *((part(bytes(24), 1) + part(bytes(24), kind), "0\t0\n", "") for kind in (1, 0, 2)),
+        *((_WHOLE, lines, "") for lines in ("0 0\n1\n", "0\t0\t0\n", "a\t0\n", "0\t-8\n", "\0")),
+        *((_WHOLE, f"0\t{at}\n", "") for at in (1, 99999, 4)),
+    ],
+)
+def test_damage_is_an_error(tmp_path: Path, data: bytes, lines: str | None, item: str) -> None:
+    """Records or lines that are cut, malformed or out of order are an error that names the file.
+
+    Without an index it also names the item.
+    """
+    (tmp_path / "a.rec").write_bytes(data)
+    if lines is not None:
+        (tmp_path / "a.idx").write_text(lines)
+
+    for ask in ("read", "target"):
+        with pytest.raises(StoreError, match=f"{tmp_path / 'a'}.*{item}"):
+            getattr(open_store(tmp_path / "a.rec"), ask)(0)
+
+
+def test_ids_that_are_all_zero_are_ignored(tmp_path: Path) -> None:
+    """Records whose ids are all zero are read without comparing ids."""
+    _write(tmp_path / "a.rec", [record(b"%d" % place) for place in range(9)], range(9))
+
+    with open_store(tmp_path / "a.rec") as store:
+        assert [bytes(store.read(place)) for place in range(9)] == [b"%d" % p for p in range(9)]
+
+
+def test_a_remote_file_is_read(tmp_path: Path) -> None:
+    """A file at a URI is read like a local one, but needs its ``.idx``."""
+    fsspec = pytest.importorskip("fsspec")
+    items = [*store_cases.images(), ("large.jpg", bytes(200_000))]
+    items.append(("split.jpg", (bytes(60_000) + MAGIC) * 3))
+    store_cases.write(tmp_path / "a.rec", items, [1])
+    memory = fsspec.filesystem("memory")
+    uri = "memory://stores-recordio/a.rec"
+    for suffix in (".rec", ".idx"):
+        memory.pipe(f"/stores-recordio/a{suffix}", (tmp_path / f"a{suffix}").read_bytes())
+    with open_store(uri) as store:
+        assert [bytes(store.read(place)) for place in range(len(store))] == [d for _, d in items]
+        assert store.target(1) == 1
+    memory.rm("/stores-recordio/a.idx")
+    with pytest.raises(StoreError, match=r"index="):
+        open_store(uri)
+    assert len(open_store(uri, index=tmp_path / "a.idx")) == len(items)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import pickle
-import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,6 @@ from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, open_store
-from fastdecode.stores._ranges import open_stream
 from fastdecode.stores.tar.store import index_tar, open_tar, stream_tar
 
 fsspec = pytest.importorskip("fsspec")
@@ -109,58 +106,6 @@ def test_a_remote_shard_is_streamed(place, tmp_path: Path) -> None:
     system.pipe_file(f"{uri}/t.tar", shard.read_bytes()[:3000])
     with pytest.raises(StoreError, match=r"://.*after member '0000\.cls'.*truncated"):
         list(stream_tar(f"{uri}/t.tar", storage_options=options))
-
-
-class _Interrupted(io.BytesIO):
-    """A file of which every other call takes some bytes, and then loses the connection."""
-
-    calls, seeks = 0, True
-
-    def read(self, size: int | None = -1) -> bytes:
-        self._interrupt(size)
-        return super().read(size)
-
-    def readinto(self, buffer: Any) -> int:
-        self._interrupt(len(buffer))
-        return super().readinto(buffer)
-
-    def seekable(self) -> bool:
-        return self.seeks
-
-    def _interrupt(self, size: int | None) -> None:
-        self.calls += 1
-        if self.calls % 2:
-            super().read(5 if size is None or size < 0 else size // 2)
-            raise ConnectionResetError
-
-
-@pytest.mark.parametrize("seekable", [True, False])
-def test_a_read_that_is_tried_again_loses_no_bytes(
-    seekable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever is called in whatever order; where there is no way back, the error is raised."""
-    data, draw = random.Random(1).randbytes(5000), random.Random(2)
-    file = _Interrupted(data)
-    file.seeks = seekable
-    monkeypatch.setattr("fastdecode._error_policy._WAIT_S", 0)
-    monkeypatch.setattr(
-        "fsspec.implementations.memory.MemoryFileSystem.open", lambda *_, **__: file
-    )
-    expected = io.BytesIO(data)
-    with open_stream("memory://t.tar") as stream:
-        if not seekable:
-            with pytest.raises(OSError, match=r"t\.tar"):
-                stream.read(10)
-            return
-        for _ in range(60):
-            size, buffers = draw.randrange(120), (bytearray(50), bytearray(50))
-            assert stream.read(size) == expected.read(size)
-            assert stream.readinto(buffers[0]) == expected.readinto(buffers[1])
-            assert buffers[0] == buffers[1]
-            if draw.random() < 0.2:
-                place = draw.randrange(5000)
-                assert stream.seek(place) == expected.seek(place) == stream.tell()
-        assert stream.read() == expected.read()
 
 
 @pytest.mark.parametrize("pattern", ["t-{00000..00002}.tar", "t-*.tar", "t.tar", "t.tar.json"])

@@ -7,6 +7,7 @@ import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import few_files
@@ -15,8 +16,7 @@ from tars import image, numbered, write_tar
 
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError
-from fastdecode.stores import Store, concat, create_store, open_store
-from fastdecode.stores.concat import Concatenated
+from fastdecode.stores import Store, concat, open_store
 from fastdecode.stores.locations import expand_braces, shard_locations
 from fastdecode.stores.tar.store import index_tar, open_tar
 
@@ -50,14 +50,25 @@ def _check(store: Store, count: int = 5 * _EACH) -> None:
     "pattern",
     ["train-{00000..00004}.tar", "train-*.tar", "train-0000{0,1}.tar", "."],
 )
-@pytest.mark.parametrize("indexed", [True, False])
-def test_shards_are_one_store(tmp_path: Path, pattern: str, indexed: bool) -> None:
-    """Braces, wildcards and the folder open the shards in order."""
-    _shards(tmp_path, indexed=indexed)
+@pytest.mark.parametrize("index", ["beside", "elsewhere", None])
+def test_shards_are_one_store(tmp_path: Path, pattern: str, index: str | None) -> None:
+    """Braces, wildcards and the folder open the shards in order.
 
-    with open_store(f"{tmp_path}/{pattern}") as store:
+    Their indexes are next to them, in the folder of ``index=``, or nowhere.
+    """
+    _shards(tmp_path, indexed=index is not None)
+    where: Any = {}
+    if index == "elsewhere":
+        where = {"index": tmp_path / "indexes"}
+        with pytest.raises(FileNotFoundError):
+            open_store(f"{tmp_path}/{pattern}", **where)
+        where["index"].mkdir()
+        for path in tmp_path.glob("*.fdx"):
+            path.rename(where["index"] / path.name)
+
+    with open_store(f"{tmp_path}/{pattern}", **where) as store:
         _check(store, 2 * _EACH if "," in pattern else 5 * _EACH)
-        assert list(store.classes) == (["cat", "dog"] if indexed else [])
+        assert list(store.classes) == (["cat", "dog"] if index else [])
         _check(pickle.loads(pickle.dumps(store)), len(store))
         with pytest.raises(IndexError, match="there is no item"):
             store.read(len(store))
@@ -151,19 +162,6 @@ def test_wrong_count_is_an_error(tmp_path: Path) -> None:
         pytest.raises(StoreError, match=r"train-00001\.tar has 4 items, where 5 were counted"),
     ):
         store.read(7)
-
-
-def test_an_error_names_the_shard(tmp_path: Path) -> None:
-    """Damage in one shard is an error that names it; the others are still read."""
-    paths = _shards(tmp_path)
-    store = open_store(f"{tmp_path}/train-*.tar")
-    data = bytearray(paths[1].read_bytes())
-    data[0] ^= 1
-    paths[1].write_bytes(data)
-
-    with pytest.raises(StoreError, match=r"train-00001\.tar, item 0 \(0004\.jpg\)"):
-        store.read(_EACH)
-    assert bytes(store.read(0)) == image(0)
 
 
 def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
@@ -286,34 +284,6 @@ def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
         store.read(_EACH)
 
 
-def test_indexes_may_lie_in_a_folder(tmp_path: Path) -> None:
-    """``index=`` may name the folder with the indexes of all shards."""
-    paths = _shards(tmp_path, indexed=False)
-    (tmp_path / "indexes").mkdir()
-    for path in paths:
-        index_tar(path, index=tmp_path / "indexes" / f"{path.name}.fdx")
-
-    with open_store(f"{tmp_path}/train-*.tar", index=tmp_path / "indexes") as store:
-        _check(store)
-    with pytest.raises(FileNotFoundError):
-        open_store(f"{tmp_path}/train-*.tar", index=tmp_path)
-
-
-def test_stores_of_any_kind_can_be_concatenated(tmp_path: Path) -> None:
-    """A folder and a shard can be concatenated to one store."""
-    for number, name in enumerate(("folder", "t.tar")):
-        with create_store(tmp_path / name, classes=["a"]) as writer:
-            writer.add(f"a/{number}.jpg", image(number), 0)
-    parts = [open_store(tmp_path / "folder"), open_store(tmp_path / "t.tar")]
-
-    with Concatenated("both", parts, "mixed") as store:
-        assert [store.key(i) for i in range(2)] == ["a/0.jpg", "a/1.jpg"]
-        assert isinstance(store.source(0), str)
-        assert [bytes(store.read(i)) for i in range(2)] == [image(0), image(1)]
-    with pytest.raises(ValueError, match="closed"):
-        parts[1].read(0)
-
-
 @pytest.mark.parametrize(
     ("pattern", "names"),
     [
@@ -347,17 +317,23 @@ def test_name_of_an_existing_file_is_not_expanded(tmp_path: Path) -> None:
     assert len(open_store(path)) == 1
 
 
-def test_one_damaged_index_leaves_the_other_shards_readable(tmp_path: Path) -> None:
-    """A damaged index leaves the keys and images of the other shards readable."""
+@pytest.mark.parametrize(
+    ("suffix", "at", "said"),
+    [("", 0, r"00001\.tar, item 0 \(0004\.jpg\)"), (".fdx", -1, "fdx: the index is damaged")],
+)
+def test_damage_leaves_the_other_shards_readable(
+    tmp_path: Path, suffix: str, at: int, said: str
+) -> None:
+    """Damage in one shard or its index is an error that names it; the others are still read."""
     paths = _shards(tmp_path, 3)
-    index = Path(f"{paths[1]}.fdx")
-    data = bytearray(index.read_bytes())
-    data[-1] ^= 1
-    index.write_bytes(data)
+    damaged = Path(f"{paths[1]}{suffix}")
+    data = bytearray(damaged.read_bytes())
+    data[at] ^= 1
+    damaged.write_bytes(data)
 
     with open_store(paths) as store:
-        for at in (0, _EACH - 1, 2 * _EACH):
-            assert store.key(at) == f"{at:04d}.jpg"
-            assert bytes(store.read(at)) == image(at)
-        with pytest.raises(StoreError, match=r"00001\.tar\.fdx: the index is damaged"):
-            store.key(_EACH)
+        for good in (0, _EACH - 1, 2 * _EACH):
+            assert store.key(good) == f"{good:04d}.jpg"
+            assert bytes(store.read(good)) == image(good)
+        with pytest.raises(StoreError, match=said):
+            store.read(_EACH)

@@ -27,6 +27,7 @@ _ADLER = 65521
 
 
 _PIECE = 1 << 20
+_REMOTE_PIECE = 4 << 20
 _MAX_READ = 64 << 20
 """Most bytes of one read, because a damaged header may promise more than memory holds."""
 
@@ -183,15 +184,16 @@ class FileSource:
 
 
 class RangeSource(FileSource):
-    """A mapped file to read members from. Skipped bytes are not touched."""
+    """A mapped or remote file to read members from. Skipped bytes are not touched."""
 
     def __init__(self, file: Ranges) -> None:
         self.location = file.location
         self.position = 0
-        self._mapped = file
+        self._ranges = file
         self._size = file.size
         self._window: Buffer = b""
         self._begin = 0
+        self._piece = _PIECE if file.is_local else _REMOTE_PIECE
 
     def take(self, size: int) -> Buffer:
         start = self.position - self._begin
@@ -200,7 +202,7 @@ class RangeSource(FileSource):
             # One piece holds hundreds of small members: the length of the file is checked once.
             rest = self._size - self.position
             size = min(size, rest)
-            self._window = self._mapped.read(self.position, min(max(size, _PIECE), rest))
+            self._window = self._ranges.read(self.position, min(max(size, self._piece), rest))
             self._begin, start, end = self.position, 0, size
         self.position += size
         return self._window[start:end]

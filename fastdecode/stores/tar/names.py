@@ -133,6 +133,15 @@ class WantedMembers(NamedTuple):
     # the extension of the target; empty for the first of cls, json and txt that the sample has
     target: str = ""
 
+    def is_image(self, extension: str) -> bool:
+        """Return whether an extension, in lower case, is one of images."""
+        if self.image:
+            return extension in self.image and extension != self.target
+        return extension.rpartition(".")[2] in IMAGES and extension != self.target
+
+    def is_target(self, extension: str) -> bool:
+        return extension == self.target if self.target else extension in _TARGETS
+
 
 def wanted_members(image: str | Sequence[str] | None, target: str | None) -> WantedMembers:
     """Convert the options ``image`` and ``target``; extensions may begin with a dot."""
@@ -142,129 +151,117 @@ def wanted_members(image: str | Sequence[str] | None, target: str | None) -> Wan
     )
 
 
-def samples(
-    source: FileSource, wanted: WantedMembers, *, with_data: bool
-) -> Iterator[SampleMembers]:
+class TarSample(NamedTuple):
+    """The image and the target among the members with one stem."""
+
+    stem: str
+    key: str = ""
+    member: Member | None = None  # the image's; None if the sample has none
+    data: Buffer = b""  # the image; empty without `with_data`
+    target: Any = None
+    beside: Member | None = None  # the target's
+    beside_check: int = 0  # the CRC-32 of its bytes
+
+
+class _File(NamedTuple):
+    """A member of a sample; the data of what is not wanted is not read."""
+
+    extension: str
+    member: Member
+    data: Buffer = b""
+
+
+def samples(source: FileSource, wanted: WantedMembers, *, with_data: bool) -> Iterator[TarSample]:
     """Yield the samples of a tar, including those without an image.
 
     The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): the files of a sample
     follow one another, and extensions are compared in lower case. No sample goes on in another
     archive. If files of a sample come apart from its image, a StoreError is raised.
     """
-    whole = _Whole(source.location)
-    sample: SampleMembers | None = None
-    archive = 0
+    seen: tuple[set[int], set[int]] = set(), set()  # hashes: a tenth of the names' memory
+    for stem, files in _grouped(source, wanted, with_data=with_data):
+        sample = _as_sample(source.location, stem, files, wanted)
+        has_image = sample.member is not None
+        seen[has_image].add(hash(stem))
+        if hash(stem) in seen[not has_image]:
+            raise mark_fatal(
+                StoreError(
+                    f"{source.location}: the files of sample {stem!r} do not follow one another, "
+                    "so that its target would be lost: make the tar with --sort=name"
+                )
+            )
+        yield sample
+
+
+def _grouped(
+    source: FileSource, wanted: WantedMembers, *, with_data: bool
+) -> Iterator[tuple[str, dict[str, _File]]]:
+    """Yield the stem of each sample, and its files by their extensions in lower case."""
+    name, files = ("", 0), dict[str, _File]()
     for member in members(source):
         parts = split(member.name)
         if parts is None:
             continue
         stem, extension = parts
-        if sample is None or stem != sample.stem or archive != member.archive:
-            if sample is not None:
-                yield whole.checked(sample.finish())
-            sample = SampleMembers(stem, source.location, wanted)
-            archive = member.archive
-        sample.add(source, member, extension, with_data=with_data)
-    if sample is not None:
-        yield whole.checked(sample.finish())
+        if (stem, member.archive) != name:
+            if files:
+                yield name[0], files
+            name, files = (stem, member.archive), {}
+        lower = extension.lower()
+        if lower in files:
+            raise StoreError(f"{source.location}: member {member.name!r} is in its sample twice")
+        if wanted.is_target(lower) or (with_data and wanted.is_image(lower)):
+            files[lower] = _File(extension, member, _member_data(source, member))
+        else:
+            files[lower] = _File(extension, member)
+    if files:
+        yield name[0], files
 
 
-class _Whole:
-    """The samples of a shard so far, none of which may have files apart from its image."""
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-        self._seen: tuple[set[int], set[int]] = set(), set()  # hashes: a tenth of the names' memory
-
-    def checked(self, sample: SampleMembers) -> SampleMembers:
-        name, has_image = hash(sample.stem), sample.member is not None
-        self._seen[has_image].add(name)
-        if name in self._seen[not has_image]:
-            error = StoreError(
-                f"{self._location}: the files of sample {sample.stem!r} do not follow one "
-                "another, so that its target would be lost: make the tar with --sort=name"
-            )
-            raise mark_fatal(error)
-        return sample
+def _as_sample(
+    location: str, stem: str, files: dict[str, _File], wanted: WantedMembers
+) -> TarSample:
+    """Find the image and the target among the files of a sample."""
+    images = {name: file for name, file in files.items() if wanted.is_image(name)}
+    if not images:
+        return TarSample(stem)
+    extension, member, data = images[_choose_image(location, stem, images, wanted)]
+    key = relative(member_key(stem, extension, member.owner))
+    for name in (wanted.target,) if wanted.target else _TARGETS:
+        if name in files:
+            text = bytes(files[name].data)
+            target = _parse_target(location, stem, name, text)
+            return TarSample(stem, key, member, data, target, files[name].member, zlib.crc32(text))
+    return TarSample(stem, key, member, data)
 
 
-class SampleMembers:
-    """The members of one sample, and after `finish` its image and its target."""
-
-    __slots__ = (
-        *("_images", "_location", "_seen", "_targets", "_wanted"),
-        *("beside", "beside_check", "data", "key", "member", "stem", "target"),
+def _choose_image(location: str, stem: str, images: dict[str, _File], wanted: WantedMembers) -> str:
+    """Return the extension of the image."""
+    if wanted.image:
+        return min(images, key=wanted.image.index)
+    plain = [extension for extension in images if "." not in extension]
+    if len(images) == 1 or len(plain) == 1:  # "jpg" next to "mask.png"
+        return (plain or [*images])[0]
+    listed = ", ".join(images)
+    raise StoreError(
+        f"{location}: sample {stem!r} has more than one image ({listed}): say which one with "
+        f"image={next(iter(images))!r}"
     )
 
-    def __init__(self, stem: str, location: str, wanted: WantedMembers) -> None:
-        self._location, self._wanted = location, wanted
-        self._seen: set[str] = set()
-        self._images: dict[str, tuple[str, Member, Buffer]] = {}
-        self._targets: dict[str, tuple[Member, bytes]] = {}
-        self.stem = stem
-        self.key = ""
-        self.member: Member | None = None  # the image's; None if the sample has none
-        self.data: Buffer = b""  # the image; empty without `with_data`
-        self.target: Any = None
-        self.beside: Member | None = None  # the target's
-        self.beside_check = 0  # the CRC-32 of its bytes
 
-    def add(self, source: FileSource, member: Member, extension: str, *, with_data: bool) -> None:
-        lower = extension.lower()
-        wanted = self._wanted
-        if lower in self._seen:
-            raise StoreError(f"{self._location}: member {member.name!r} is in its sample twice")
-        self._seen.add(lower)
-        if lower == wanted.target if wanted.target else lower in _TARGETS:
-            self._targets[lower] = member, bytes(_member_data(source, member))
-        elif lower in wanted.image if wanted.image else lower.rpartition(".")[2] in IMAGES:
-            data = _member_data(source, member) if with_data else b""
-            self._images[lower] = extension, member, data
-
-    def finish(self) -> SampleMembers:
-        if not self._images:
-            return self
-        extension, self.member, self.data = self._images[self._target_extension()]
-        self.key = relative(member_key(self.stem, extension, self.member.owner))
-        for name in (self._wanted.target,) if self._wanted.target else _TARGETS:
-            if name in self._targets:
-                self.beside, written = self._targets[name]
-                self.target, self.beside_check = (
-                    self._parse_target(name, written),
-                    zlib.crc32(written),
-                )
-                break
-        return self
-
-    def _target_extension(self) -> str:
-        wanted = self._wanted
-        if len(self._images) == 1:
-            return next(iter(self._images))
-        if wanted.image:
-            return min(self._images, key=wanted.image.index)
-        plain = [extension for extension in self._images if "." not in extension]
-        if len(plain) == 1:  # "jpg" next to "mask.png"
-            return plain[0]
-        listed = ", ".join(self._images)
-        raise StoreError(
-            f"{self._location}: sample {self.stem!r} has more than one image ({listed}): "
-            f"say which one with image={next(iter(self._images))!r}"
+def _parse_target(location: str, stem: str, extension: str, data: bytes) -> Any:
+    try:
+        text = data.decode()
+        if extension in _NUMBERS:
+            return int(text)
+        if extension.rpartition(".")[2] == "json":
+            return parse_target(text)
+    except (ValueError, RecursionError) as error:
+        wrong = StoreError(
+            f"{location}: the .{extension} of sample {stem!r} cannot be read ({error})"
         )
-
-    def _parse_target(self, extension: str, data: bytes) -> Any:
-        try:
-            text = data.decode()
-            if extension in _NUMBERS:
-                return int(text)
-            if extension.rpartition(".")[2] == "json":
-                return parse_target(text)
-        except (ValueError, RecursionError) as error:
-            wrong = StoreError(
-                f"{self._location}: the .{extension} of sample {self.stem!r} cannot be read "
-                f"({error})"
-            )
-            raise with_advice(wrong, ": say which is the target with target=") from error
-        return text
+        raise with_advice(wrong, ": say which is the target with target=") from error
+    return text
 
 
 def _member_data(source: FileSource, member: Member) -> Buffer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import warnings
 import zlib
@@ -13,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
-from fastdecode._system.files import check_replaceable, write_bytes
+from fastdecode._system.files import check_replaceable, open_regular, write_bytes
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import MAGIC, Index, IndexBuilder, IndexedStore, summary
 from fastdecode.stores._items import relative
-from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path, open_stream
+from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
 from fastdecode.stores.base import Store, sort_groups
 from fastdecode.stores.concat import Concatenated, Part, map_parts
 from fastdecode.stores.locations import read_manifest, shard_locations
@@ -30,6 +31,9 @@ _GAP = 1 << 16
 
 _MAX_AT_ONCE = 4 << 20
 """Most bytes that one request for several images reads: a longer one delays its first image."""
+
+_BUFFER = 1 << 20
+"""Buffer of a stream: one read includes the next headers and small files of a tar."""
 
 SUFFIX = ".fdx"
 _COLUMNS = ("offset", "size", "head", "check")
@@ -106,7 +110,7 @@ def open_tar(
         return Part(shard, first.items, first.classes, again)
 
     parts = map_parts(shards, part)
-    return Concatenated(name, parts, "tar", unique=None if manifest is None else True)
+    return Concatenated(name, parts, unique=None if manifest is None else True)
 
 
 class TarStore(IndexedStore):
@@ -439,44 +443,28 @@ def _kept_classes(shard: str, made: Index, storage_options: Mapping[str, Any] | 
     """
     try:
         old = Index.load_if_exists(shard + SUFFIX, (), storage_options)
-        if old is None or not old.classes:
-            return []
-        now, wanted = made, _members_of(old.about)
-        if wanted.image != _members_of(made.about).image:
-            builder, about = _scan(shard, wanted, storage_options)
-            now = Index(builder.to_bytes(about), shard)
-        same = old.about.get("shard_size") == now.about["shard_size"] and old.has_items_of(now)
-        fits = wanted.target == _members_of(made.about).target and not made.outside(old.classes)
-        if same and fits:
-            return old.classes
     except StoreError:  # a damaged index
         return []
+    if old is None or not old.classes:
+        return []
+    size, wanted = old.about.get("shard_size"), _members_of(old.about)
+    same = size == made.about["shard_size"] and wanted == _members_of(made.about)
+    if same and old.has_items_of(made) and not made.outside(old.classes):
+        return old.classes
     warnings.warn(
         f"{shard}: the names of classes in {shard + SUFFIX} are not kept, because that was the "
-        "index of another shard, or of an earlier state of this one",
+        "index of another shard or other members, or of an earlier state: name them with classes=",
         stacklevel=3,
     )
     return []
 
 
 def _scan(
-    location: str,
-    wanted: WantedMembers,
-    storage_options: Mapping[str, Any] | None = None,
-    classes: Sequence[str] = (),
+    location: str, wanted: WantedMembers, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[IndexBuilder, dict[str, Any]]:
     """Read all headers of a shard, and collect its index."""
-    if not is_uri(location):
-        file = Ranges(location)
-        builder, size = _build_index(RangeSource(file), wanted, classes), file.size
-    else:
-        with open_stream(location, storage_options) as stream:
-            source = FileSource(stream, location)
-            builder = _build_index(source, wanted, classes)
-            while source.take(1 << 20):
-                pass  # the size of the shard includes what follows the end of the tar
-            size = source.position
-    return builder, about_index(size, wanted)
+    file = Ranges(location, storage_options)
+    return _build_index(RangeSource(file), wanted), about_index(file.size, wanted)
 
 
 def about_index(size: int, wanted: WantedMembers) -> dict[str, Any]:
@@ -494,8 +482,8 @@ def _remake_hint(shard: str) -> str:
     return f"make the index with `fastdecode index {shard}`"
 
 
-def _build_index(source: FileSource, wanted: WantedMembers, classes: Sequence[str]) -> IndexBuilder:
-    builder = IndexBuilder(classes, COLUMNS)
+def _build_index(source: FileSource, wanted: WantedMembers) -> IndexBuilder:
+    builder = IndexBuilder((), COLUMNS)
     images: dict[int, int] = {}  # hash of a stem, and how often it occurs
     others = 0
     for sample in samples(source, wanted, with_data=False):
@@ -580,11 +568,13 @@ def stream_tar(
     """
     wanted = wanted_members(image, target)
     with ExitStack() as own:
-        if isinstance(location, (str, os.PathLike)):
-            name = os.fspath(location)
-            file: Readable = own.enter_context(open_stream(name, storage_options))
-        else:
-            file, name = location, str(getattr(location, "name", "the stream"))
-        for sample in samples(FileSource(file, name), wanted, with_data=True):
+        if not isinstance(location, (str, os.PathLike)):
+            source = FileSource(location, str(getattr(location, "name", "the stream")))
+        elif is_uri(name := os.fspath(location)):
+            source = RangeSource(Ranges(name, storage_options))
+        else:  # read and not mapped: samples outlive the file, which may be cut meanwhile
+            file = own.enter_context(io.BufferedReader(open_regular(local_path(name)), _BUFFER))
+            source = FileSource(file, name)
+        for sample in samples(source, wanted, with_data=True):
             if sample.member is not None:
                 yield Sample(sample.key, sample.data, sample.target)
