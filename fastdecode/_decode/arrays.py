@@ -273,8 +273,7 @@ class _InCore(NamedTuple):
             reduce, window, orientation = plan
             if orientation != 1:
                 return None
-            part = window is not None
-            want = Want(mode, reduce, strict=False, complete=True, part=part)
+            want = Want(mode, reduce, strict=False, complete=True)
             choice = selection.first(options.get("backend"), header, want)
             if (choice.name, choice.layout, choice.reduce) != (_NAME, mode, reduce):
                 return None

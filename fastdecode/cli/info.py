@@ -6,14 +6,12 @@ import argparse
 import json
 import os
 import platform
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode._backends import registry, selection
-from fastdecode._backends.ranking import ranking_path
 from fastdecode._system.processor import cpu_model, usable_cores
 from fastdecode.cli.terminal import Column, Parser, paragraph, table
 from fastdecode.errors import BackendUnavailable, DeviceUnavailable, FastDecodeError, visible
@@ -55,8 +53,6 @@ class Facts:
     platform: str
     cores: int  # those that this process may use
     environment: dict[str, str]  # those variables that change the choice and are set
-    ranking: str  # date and file of the saved ranking; empty if there is none
-    ranking_problem: str  # why the saved ranking is ignored; empty if it is used
     problem: str  # why `decode` cannot choose a backend; empty if it can
     backends: list[BackendInfo]
     choices: dict[Format, list[str]]  # what `decode` tries for a usual file, in order
@@ -67,12 +63,9 @@ def gather() -> Facts:
     """Ask every backend. This imports every installed library."""
     problem = ""
     choices: dict[Format, list[str]] = {}
-    saved, ranking_problem = selection.load_saved()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the saved ranking: the report contains it
-            for kind in FORMATS:
-                choices[kind] = _choices(kind)
+        for kind in FORMATS:
+            choices[kind] = _choices(kind)
     except FastDecodeError as error:  # FASTDECODE_BACKEND names an unusable backend
         problem = str(error)
     infos = fastdecode.backends()
@@ -82,8 +75,6 @@ def gather() -> Facts:
         platform=f"{platform.system()} {platform.machine()}",
         cores=usable_cores(),
         environment={name: os.environ[name] for name in _VARIABLES if os.environ.get(name)},
-        ranking=f"{saved.measured[:10] or 'by hand'}, {ranking_path()}" if saved else "",
-        ranking_problem=ranking_problem,
         problem=problem,
         backends=infos,
         choices=choices,
@@ -178,8 +169,6 @@ def _circumstances(facts: Facts, indent: str) -> Iterator[str]:
     """Say what the choice depends on."""
     for name, value in facts.environment.items():
         yield paragraph(f"{name}={value} is set.", indent)
-    if "FASTDECODE_BACKEND" not in facts.environment:  # otherwise no ranking is used
-        yield paragraph(_ranking(facts), indent)
     if facts.problem:
         yield paragraph(facts.problem, indent)
 
@@ -199,15 +188,6 @@ def _choice_lines(facts: Facts) -> Iterator[str]:
                 if not info.usable and kind in info.formats and info.install
             ]
             yield f"{first}nothing" + (f": {' or '.join(lines)}" if lines else "")
-
-
-def _ranking(facts: Facts) -> str:
-    if facts.ranking:
-        return f"By the ranking measured here: {facts.ranking}."
-    how = "To measure this machine: fastdecode calibrate"
-    if facts.ranking_problem:
-        return f"The saved ranking is ignored: {facts.ranking_problem}. {how}"
-    return f"This is the default order, because nothing has been measured here. {how}"
 
 
 def inventory() -> Inventory | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastdecode._backends import registry, selection
-from fastdecode._backends.ranking import DEFAULT, MARK
+from fastdecode._backends.ranking import default_order
 from fastdecode._system import files as _files
 from fastdecode.cli.terminal import INTERRUPTED, Parser, count, progress, say, seconds
 from fastdecode.errors import BackendUnavailable, StoreError, UnknownBackend, visible
@@ -71,7 +71,7 @@ _IN_BOTH = ("torchvision",)  # as a backend, too
 _SHORT_RUN_S = 25.0  # of timing, of the minute: processes also need time to start
 _SHORT_SECONDS = 2.0
 
-_MARKS = {"json": MARK, "html": b"<!DOCTYPE html>\n<!-- fastdecode bench -->"}
+_MARKS = {"json": b'{\n "schema": ', "html": b"<!DOCTYPE html>\n<!-- fastdecode bench -->"}
 """What the file of an option begins with: no other file is replaced."""
 
 """The options that write a file, and the suffix of files that each of them may replace."""
@@ -224,7 +224,7 @@ def _few(collection: files.Collection) -> tuple[str, ...]:
     formats = Counter(photo.header.format for photo in collection.photos)
     [(kind, _)] = formats.most_common(1)
     off = {*selection.disabled(), "native"}
-    order = [name for name in DEFAULT.order(kind, 1) if name not in (PILLOW, *_IN_BOTH, *off)]
+    order = [name for name in default_order(kind, 1) if name not in (PILLOW, *_IN_BOTH, *off)]
     best = next((name for name in order if _works(name)), None)
     others = [name for name in _IN_BOTH if name not in off and _has(name)]
     return tuple(name for name in (PILLOW, best, *others) if name and name not in off)

@@ -21,7 +21,7 @@ from corpus import usable_backends
 
 import fastdecode
 from fastdecode import cli
-from fastdecode._backends.ranking import DEFAULT
+from fastdecode._backends.ranking import default_order
 from fastdecode.measure import _run
 from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.measure._run import RunPlan
@@ -88,7 +88,7 @@ def test_a_short_run_compares_few(folder: Path, plans: list[tuple[int, RunPlan]]
     """Without options: Pillow, the usually fastest other library, torchvision; the time is set."""
     cli.main(["bench", str(folder)])
     [(count, plan)] = plans
-    others = [name for name in DEFAULT.order("jpeg", 1) if name in usable_backends()]
+    others = [name for name in default_order("jpeg", 1) if name in usable_backends()]
     best = [name for name in others if name not in ("native", PILLOW, "torchvision")][:1]
     vision = ["torchvision"] if importlib.util.find_spec("torchvision") else []
 

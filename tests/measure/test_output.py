@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import results
 from benches import TERMINAL, Page, read_result
 from results import measurement, result
 
-from fastdecode.cli import main
-from fastdecode.measure import _calibrate_command, _report
-from fastdecode.measure._calibrate import make_ranking
+from fastdecode.measure import _report
 from fastdecode.measure._summary import (
     caveats,
     number,
@@ -78,23 +75,6 @@ def test_the_key_tells_configurations_apart() -> None:
 
     assert len({measurement().key, measurement("opencv").key, *(one.key for one in others)}) == 7
     assert measurement(speed=3.0).key == measurement().key
-
-
-def test_the_ranking(
-    golden: Callable[..., None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """`calibrate` prints the order by format and reduction, and what was not measured."""
-    made = make_ranking(results.full().measurements)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_calibrate_command, "rank", lambda *_: (made, ["Not measured: x: it died"]))
-    monkeypatch.setattr(_calibrate_command, "busy", lambda _: "")
-
-    assert main(["calibrate", "--to", "r.json"]) == 0
-
-    golden("calibrate.txt", re.sub(r"in [\d.]+ s", "in 1.0 s", capsys.readouterr().out))
 
 
 def test_near_is_said_only_where_it_is_so() -> None:

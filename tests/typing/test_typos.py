@@ -20,7 +20,6 @@ _CALLS = {
         "decode_batch([])",
         "decode_iter([])",
         'reduce_for(fastdecode.probe(b""), 1)',
-        "calibrate()",
         "stats()",
         'Geometry.of_decode(fastdecode.probe(b""))',
     ),
