@@ -6,10 +6,8 @@ import gc
 import importlib
 import os
 import random
-import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from fastdecode._backends import registry
 from fastdecode._decode.api import decode
 from fastdecode._system.process import Child
-from fastdecode.errors import StoreError
 from fastdecode.measure import _check
 from fastdecode.measure.result import OWN
 
@@ -80,10 +77,6 @@ class Processes:
     def names(self) -> tuple[str, ...]:
         """The names whose processes have not failed."""
         return tuple(self._children)
-
-    def ask(self, name: str, method: str, *arguments: Any) -> Any:
-        """Call a method in one process; return None if the process has failed or fails now."""
-        return self.ask_all([name], method, *arguments).get(name)
 
     def ask_all(self, names: Iterable[str], method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method in several processes at once; return the answers by name."""
@@ -149,15 +142,10 @@ class Processes:
 
 
 class BlockTimes(NamedTuple):
-    """The times of one block of images, in seconds."""
+    """The times of one block of images, in seconds: by the clock, and of all processors."""
 
-    # per image, in the order of the block; empty for a pipeline, whose images cannot be timed one
-    # by one
-    calls: tuple[float, ...]
-    # wall-clock and CPU time of the whole block
     wall: float
     cpu: float
-    peak_mb: float = 0.0  # peak memory so far, including workers
 
 
 class Decoder:
@@ -171,52 +159,32 @@ class Decoder:
         if backend != OWN:
             registry.load(backend)  # `BackendUnavailable`
 
-    def describe(self) -> BackendInfo | None:
-        """Return what the backend declares; None for the automatic choice."""
-        return None if self._name == OWN else registry.describe(self._name)
+    def describe(self) -> BackendInfo:
+        """Return what the backend declares."""
+        return registry.describe(self._name)
 
-    def digest(self, index: int, reduce: Reduce) -> bytes | None:
-        """Return the digest of a file's reference pixels; None if nothing reads it."""
-        try:
-            data = bytes(self._photos[index].read())
-        except (OSError, StoreError):  # the backends report this file as unreadable
-            return None
-        return _check.reference_digest(data, reduce)
-
-    def examine(self, index: int, reduce: Reduce, right: bytes | None) -> Examination:
+    def examine(self, index: int, reduce: Reduce) -> Examination:
         """Decode a file and compare its pixels."""
-        return _check.examine(self._photos[index], reduce, self._name, right)
+        return _check.examine(self._photos[index], reduce, self._name)
 
-    def chosen(self, indexes: Sequence[int], reduce: Reduce) -> str:
-        """Return the backend that `decode` tries first for most of these files."""
-        headers = [self._photos[index].header for index in indexes]
-        choices = filter(None, (_check.chosen(self._name, header, reduce) for header in headers))
-        return Counter(choice.name for choice in choices).most_common(1)[0][0]
-
-    def time(self, block: Sequence[int], reduce: Reduce, alone: bool) -> BlockTimes:
-        """Time the decoding of a block, image after image, by `decode` or a library `alone`."""
-        backend = _check.backend_argument(self._name)
-        photos = self._photos
-
-        def call(data: bytes, header: Header) -> object:
-            if alone and backend is not None:
-                return _check.decode_alone(data, header, reduce, backend)
-            return decode(data, reduce, backend=backend)
-
+    def time(self, block: Sequence[int], reduce: Reduce) -> BlockTimes:
+        """Time the decoding of a block, image after image: a library is called alone."""
+        photos = [self._photos[index] for index in block]
         # A store may return a view whose data is not in memory yet.
-        items = [(bytes(photos[index].read()), photos[index].header) for index in block]
-        calls, clock = [], time.perf_counter
+        items = [(bytes(photo.read()), photo.header) for photo in photos]
+        smallest = min(range(len(block)), key=lambda at: photos[at].pixels)
         with no_garbage_collection():
-            smallest = min(block, key=lambda index: photos[index].pixels)
             if photos[smallest].pixels < _LARGE:  # the caches hold data of another process
-                call(*items[list(block).index(smallest)])
-            cpu = time.process_time()
+                self._decode(*items[smallest], reduce)
+            cpu, start = time.process_time(), time.perf_counter()
             for data, header in items:
-                start = clock()
-                call(data, header)
-                calls.append(clock() - start)
-            cpu = time.process_time() - cpu
-        return BlockTimes(tuple(calls), sum(calls), cpu, _peak_mb())
+                self._decode(data, header, reduce)
+            return BlockTimes(time.perf_counter() - start, time.process_time() - cpu)
+
+    def _decode(self, data: bytes, header: Header, reduce: Reduce) -> object:
+        if self._name == OWN:
+            return decode(data, reduce)
+        return _check.decode_alone(data, header, reduce, self._name)
 
 
 class Trainer:
@@ -239,22 +207,19 @@ class Trainer:
         with no_garbage_collection():
             cpu, start = cpu_seconds(this), time.perf_counter()
             for batch, _ in self._loader:
-                images += len(batch[0] if isinstance(batch, list) else batch)  # several views
+                images += len(batch)
             wall = time.perf_counter() - start
             cpu = cpu_seconds(this) - cpu
         if images != len(block):
             raise RuntimeError(f"the pipeline returned {images} of {len(block)} images")
-        peaks = [_peak_mb(pid) for pid in family(this) if pid != this]
-        return BlockTimes((), wall, cpu, _peak_mb() + sum(peaks))
+        return BlockTimes(wall, cpu)
 
     def _make_loader(self, block: Sequence[int]) -> Iterable[Any]:
-        from fastdecode.measure._pipelines import MAKERS, SIZE, Setup, recipe_setup
+        from fastdecode.measure._pipelines import MAKERS, Setup
 
         samples = [(self._photos[index].source, index) for index in block]
-        task, name = self._task, cast("Any", self._task.backend)
-        if task.recipe:
-            return MAKERS[name](recipe_setup(task.recipe, samples, task.batch, task.workers))
-        return MAKERS[name](Setup(samples, task.batch, task.workers, SIZE))
+        setup = Setup(samples, self._task.batch, self._task.workers)
+        return MAKERS[cast("Any", self._task.backend)](setup)
 
 
 def _register(backends: Mapping[str, str]) -> None:
@@ -291,21 +256,3 @@ def cpu_seconds(pid: int) -> float:
             fields = (_PROC / str(member) / "stat").read_text().rpartition(")")[2].split()
             ticks += sum(int(field) for field in fields[11:15])  # own and waited-for children's
     return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
-
-
-def _peak_mb(pid: int | None = None) -> float:
-    """Return the peak resident memory of a process in 10^6 bytes; 0 if unknown.
-
-    On Linux, ``getrusage`` would be wrong: its value is at least the memory that the parent had
-    when it started this process. Windows has neither of the two sources.
-    """
-    with suppress(OSError):
-        lines = (_PROC / str(pid or "self") / "status").read_text().splitlines()
-        kib = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "0")
-        return int(kib) * 1024 / 1e6
-    try:
-        import resource
-    except ImportError:
-        return 0.0
-    unit = 1 if sys.platform == "darwin" else 1024
-    return 0.0 if pid else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

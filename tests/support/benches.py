@@ -83,12 +83,12 @@ def read_result(text: str) -> Result:
     assert content.pop("schema") == SCHEMA
     for one in content["measurements"]:
         one |= {name: Spread(**one[name]) for name in ("images_per_s", "ratio")}
-        one |= {name: tuple(one[name]) for name in ("latency_ms", "differing")}
+        one["differing"] = tuple(one["differing"])
     content["machine"] = Machine(**content["machine"])
     content["collection"] = CollectionSummary(**content["collection"])
     content["backends"] = tuple(Library(**one) for one in content["backends"])
     content["measurements"] = tuple(Measurement(**one) for one in content["measurements"])
-    content |= {name: tuple(content[name]) for name in ("answer", "notes")}
+    content["notes"] = tuple(content["notes"])
     return Result(**content)
 
 
