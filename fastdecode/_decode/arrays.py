@@ -89,7 +89,7 @@ def decode_each(
     threads: int,
     *,
     ahead: int,
-    on_error: Literal["raise", "return"],
+    on_error: Literal["raise", "return", "return all"],
     size: tuple[int, int] | None,
 ) -> Generator[Any, None, None]:
     """Yield the results of `decode_arrays`, taking items as results are wanted."""
