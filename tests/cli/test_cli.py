@@ -312,18 +312,15 @@ FACTS = command.Facts(
 def test_the_report_of_info(
     golden: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``info`` prints backends, choices and devices, and ``--all`` reasons and advice, too."""
+    """``info`` prints backends, choices and devices, reasons and advice."""
     preferred = {"FASTDECODE_BACKEND": "nope", "FASTDECODE_DISABLE": "opencv"}
     alone = replace(FACTS, cores=1, devices=None)
     wrong = replace(alone, environment=preferred, problem="no backend is called 'nope'")
     said = ""
     for facts in (FACTS, alone, wrong):
         monkeypatch.setattr(command, "gather", lambda facts=facts: facts)
-        assert main(["info"]) == 0
-        short = capsys.readouterr().out
-        assert short.count("\n") <= 10
-        assert main(["--all"]) == 0
-        said += f"{short}\n{capsys.readouterr().out}\n"
+        assert main([]) == 0
+        said += f"{capsys.readouterr().out}\n"
 
     assert max(map(len, said.splitlines())) <= TERMINAL
     golden("info.txt", said)
@@ -331,8 +328,7 @@ def test_the_report_of_info(
 
 def test_info_reports_backends_and_choices(info_here: Any) -> None:
     """Every backend, its choice by format, and the variables that change it."""
-    assert info_here().count("\n") <= 12  # ten, where little is missing
-    output, facts = info_here("--all"), json.loads(info_here("--json"))
+    output, facts = info_here(), json.loads(info_here("--json"))
     for each in fastdecode.backends():
         assert re.search(rf"^{each.name} +{'yes' if each.usable else 'no'} ", output, re.MULTILINE)
     assert [one["name"] for one in facts["backends"]] == [

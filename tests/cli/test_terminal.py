@@ -205,7 +205,6 @@ def test_progress_ends_at_its_total(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line of counted work shows the last count, however soon it comes after another."""
-    monkeypatch.setattr(terminal, "has_rich", lambda: False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with terminal.progress(counted=True) as notify:
         for done in range(2001):
