@@ -61,15 +61,6 @@ def test_help_is_also_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert said[0] == said[1] != said[2] == said[3] != ""
 
 
-def test_one_image_is_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A count of 1 uses the singular: "1 image"."""
-    shutil.copy(photo, tmp_path / "a.jpg")
-
-    main(["check", str(tmp_path)])
-
-    assert "\n1 image, " in capsys.readouterr().out
-
-
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Every subcommand prints the version, and so does the command alone, also as a process."""
     for words in (["--version"], *([name, "--version"] for name in COMMANDS)):
@@ -103,13 +94,19 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["bench", "--json", "."], "folder"),
         (["bench", "no-such-folder"], "no-such-folder"),
         (["check"], "check"),
+        (["bench"], "FASTDECODE_BACKEND=nope"),
     ],
     ids=str,
 )
 def test_wrong_arguments_end_with_status_2(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A wrong argument is named before anything is done; an unknown word suggests the right one."""
+    if "=nope" in said:
+        monkeypatch.setenv("FASTDECODE_BACKEND", "nope")
     try:
         status = main(words)
     except SystemExit as ended:

@@ -13,7 +13,6 @@ from benches import (
     WRONG_ARGUMENT,
     Page,
     bench,
-    bench_result,
     photo,
     read_result,
 )
@@ -58,30 +57,17 @@ def test_a_run_writes_what_it_prints(folder: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"photos", *_WRITTEN.values()}
 
 
-def test_json_on_standard_output_is_alone(folder: Path) -> None:
-    """With ``--json -`` the tables go to standard error."""
-    done = bench(folder, *DECODE, *ONE, "--json", "-")
+def test_json_on_standard_output_is_alone() -> None:
+    """The tables go to standard error; disabled backends are left out, and samples the default."""
+    others = {info.name for info in fastdecode.backends()} - {PILLOW}
+    words = (*DECODE, "--reduce", 8, "--json", "-")
+    done = bench(*words, FASTDECODE_DISABLE=",".join(others))
+    result = read_result(done.stdout)
 
-    assert read_result(done.stdout).collection.images == 3
     assert "Decoding JPEG: " in done.stderr
-
-
-def test_samples_are_the_default() -> None:
-    """Without a folder the photos of the package are measured, and the output says so."""
-    result = bench_result(*DECODE, *ONE, "--reduce", 8)
-
-    assert result.collection.images == 6
+    assert {one.backend: one.chosen for one in result.measurements} == {PILLOW: "", OWN: PILLOW}
     assert result.collection.samples
-    assert result.collection.not_images == 0
-
-
-def test_disabled_backends_are_left_out(folder: Path) -> None:
-    """``FASTDECODE_DISABLE`` applies to the benchmark as to `decode`."""
-    others = [info.name for info in fastdecode.backends() if info.name != PILLOW]
-    result = bench_result(folder, *DECODE, FASTDECODE_DISABLE=",".join(others))
-
-    assert {one.backend for one in result.measurements} == {PILLOW, OWN}
-    assert {one.chosen for one in result.measurements} == {"", PILLOW}
+    assert (result.collection.images, result.collection.not_images) == (6, 0)
 
 
 def test_a_short_run_compares_few(folder: Path, plans: list[tuple[int, RunPlan]]) -> None:

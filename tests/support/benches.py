@@ -70,13 +70,6 @@ def bench(*arguments: object, **variables: str) -> subprocess.CompletedProcess[s
     )
 
 
-def bench_result(*arguments: object, **variables: str) -> Result:
-    """Run the command and return the result that it prints as JSON."""
-    done = bench(*arguments, "--json", "-", **variables)
-    assert done.returncode == 0, done.stderr
-    return read_result(done.stdout)
-
-
 def read_result(text: str) -> Result:
     """Read the JSON of a result, whose keys are exactly the fields."""
     content = json.loads(text)
