@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +19,6 @@ from fastdecode.measure import _check
 from fastdecode.measure.result import OWN
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from fastdecode.measure._check import Examination
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Measurement
@@ -48,51 +43,25 @@ class Processes:
         arguments: Mapping[str, Sequence[Any]],
         on_loss: Callable[[str, Exception], object],
     ) -> None:
-        self._target = target
         self._on_loss = on_loss
         self._children: dict[str, Child] = {}
-        self._arguments: dict[str, Sequence[Any]] = {}
-        self.start(arguments)
-
-    def start(self, arguments: Mapping[str, Sequence[Any]]) -> None:
-        """Start processes, and wait until they have imported their libraries or failed."""
-        self._arguments |= arguments
         try:
             for name, own in arguments.items():
-                self._children[name] = Child(self._target, *own)
-            for name in arguments:  # they import their libraries in parallel
-                self._receive(name)
+                self._children[name] = Child(target, *own)
+            self._answers(arguments)  # they import their libraries in parallel
         except BaseException:  # Ctrl-C must not leave processes behind
             self.close()
             raise
 
-    def restart(self, names: Sequence[str]) -> None:
-        """Start these processes anew, where they have not failed."""
-        again = {name: self._arguments[name] for name in names if name in self._children}
-        for name in again:
-            self._children.pop(name).close()
-        self.start(again)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names whose processes have not failed."""
-        return tuple(self._children)
-
-    def ask_all(self, names: Iterable[str], method: str, *arguments: Any) -> dict[str, Any]:
+    def ask(self, names: Iterable[str], method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method in several processes at once; return the answers by name."""
-        here = [name for name in names if name in self._children]
-        asked = [name for name in here if self._send(name, method, *arguments)]
-        answers = {name: self._receive(name) for name in asked}
-        return {name: value for name, (good, value) in answers.items() if good}
-
-    def ask_in_turn(
-        self, names: Sequence[str], chance: random.Random, method: str, *arguments: Any
-    ) -> dict[str, Any]:
-        """Call a method in one process after another, in random order: a round."""
-        answers: dict[str, Any] = {}
-        for name in chance.sample(names, len(names)):
-            answers |= self.ask_all([name], method, *arguments)
-        return answers
+        asked = [name for name in names if name in self._children]
+        for name in asked:
+            try:
+                self._children[name].send(method, *arguments)
+            except Exception as error:  # the message cannot be pickled, or the pipe is broken
+                self._remove(name, error)
+        return self._answers(asked)
 
     def close(self) -> None:
         """End all processes."""
@@ -101,40 +70,21 @@ class Processes:
         while self._children:
             self._children.popitem()[1].close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _send(self, name: str, method: str, *arguments: Any) -> bool:
-        try:
-            self._children[name].send(method, *arguments)
-        except Exception as error:  # the message cannot be pickled, or the pipe is broken
-            self._remove(name, error)
-            return False
-        return True
-
-    def _receive(self, name: str) -> tuple[bool, Any]:
-        """Wait for an answer; return (False, None) if the process fails."""
-        child, begun = self._children[name], time.monotonic()
-        late = threading.Timer(PATIENCE_S, child.kill)
-        late.daemon = True
-        late.start()
-        try:
-            return True, child.receive()
-        except Exception as error:  # the process has raised an error, has died, or was killed
-            was_killed = time.monotonic() - begun >= PATIENCE_S
-            late_error = TimeoutError(f"no answer within {PATIENCE_S:.0f} s")
-            self._remove(name, late_error if was_killed else error)
-            return False, None
-        finally:
-            late.cancel()
+    def _answers(self, names: Iterable[str]) -> dict[str, Any]:
+        """Wait for the answers of those that do not fail."""
+        found = {}
+        for name in [name for name in names if name in self._children]:
+            late = threading.Timer(PATIENCE_S, self._children[name].kill)
+            late.daemon = True
+            late.start()
+            try:
+                found[name] = self._children[name].receive()
+            except Exception as error:  # it has raised an error, has died, or was killed
+                too_late = TimeoutError(f"no answer within {PATIENCE_S:.0f} s")
+                self._remove(name, too_late if late.finished.is_set() else error)
+            finally:
+                late.cancel()
+        return found
 
     def _remove(self, name: str, error: Exception) -> None:
         self._children.pop(name).close()

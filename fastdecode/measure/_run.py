@@ -7,7 +7,9 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastdecode._backends import registry
@@ -20,6 +22,7 @@ from fastdecode.measure.result import OWN, Measurement, label
 if TYPE_CHECKING:
     from fastdecode.cli.terminal import Notify
     from fastdecode.measure._collection import Photo
+    from fastdecode.measure._processes import BlockTimes
     from fastdecode.measure.result import Pipeline
     from fastdecode.types import BackendInfo, Format, Reduce
 
@@ -115,7 +118,7 @@ def blocks(
 
 
 class _Engine:
-    """Measures case after case. All cases of decoding share one process per backend."""
+    """Measures case after case."""
 
     def __init__(self, photos: Sequence[Photo], plan: RunPlan, found: Run, notify: Notify) -> None:
         self._photos, self._plan, self._found, self._notify = photos, plan, found, notify
@@ -124,87 +127,95 @@ class _Engine:
     def run(self, tasks: Sequence[Measurement]) -> None:
         """Measure these settings in order, decoding first."""
         self._total = len(tasks)
-        self._progress("starting", 0.0)
-        names = (*self._plan.backends, OWN)
-        own = {name: (registry.targets(), self._photos, name) for name in names}
-        with Processes(DECODER, own, self._lose) as members:
-            infos = members.ask_all(self._plan.backends, "describe")
-            self._found.infos.update(infos)
-            for task in tasks:
-                if task.protocol == "train":
-                    members.close()
-                    self._train(task)
-                else:
-                    able = [name for name in infos if task.format in infos[name].formats]
-                    left = [name for name in (*able, OWN) if name in members.names]
-                    self._decode(task, left, members)
-                self._done += 1
+        for task in tasks:
+            self._progress("starting", 0.0)
+            if task.protocol == "train":
+                self._train(task)
+            else:
+                self._decode(task)
+            self._done += 1
         self._progress("timing", 0.0)
-
-    def _lose(self, name: str, error: Exception) -> None:
-        """Note that a process has failed, and remove it from the case that is measured."""
-        case = self._found.cases[-1] if self._found.cases else None
-        shown = label(case.task.protocol if case else "decode", name)
-        self._found.notes.append(f"Not measured: {shown}: {reason(error)}")
-        if case:
-            case.remove(name, reason(error))
 
     def _progress(self, doing: str, share: float) -> None:
         self._notify(doing, self._done + share, self._total)
 
-    def _decode(self, task: Measurement, names: Sequence[str], members: Processes) -> None:
+    def _decode(self, task: Measurement) -> None:
         """Check the files of a format at one reduction, and time them."""
-        case = Case(task, self._photos, {name: {} for name in names})
+        case = Case(task, self._photos, {name: {} for name in (*self._plan.backends, OWN)})
         self._found.cases.append(case)
         order = random.Random(self._plan.seed).sample(case.indexes, len(case.indexes))
-        for done, index in enumerate(order):
-            self._progress("checking", 0.3 * done / len(order))
-            for name, finding in members.ask_all(names, "examine", index, task.reduce).items():
-                case.checks[name][index] = finding
+        own = {name: (registry.targets(), self._photos, name) for name in case.checks}
+        with closing(Processes(DECODER, own, partial(self._lose, case))) as members:
+            infos = members.ask(self._plan.backends, "describe")
+            self._found.infos.update(infos)
+            for name in infos:
+                if task.format not in infos[name].formats:
+                    del case.checks[name]
+            for done, index in enumerate(order):
+                self._progress("checking", 0.3 * done / len(order))
+                found = members.ask([*case.checks], "examine", index, task.reduce)
+                for name, finding in found.items():
+                    case.checks[name][index] = finding
         case.compared, case.common = comparable_files(case.checks)
-        self._time(case, members, task.reduce)
+        self._time(case, DECODER, own, task.reduce)
 
     def _train(self, task: Measurement) -> None:
         """Time the pipelines on the files that all decoders read."""
         decoded = next(case for case in self._found.cases if case.task.format == task.format)
+        refused = {n: one for n, one in decoded.checks.get(OWN, {}).items() if one.refused}
         if not decoded.common:
             return
-        refused = {n: one for n, one in decoded.checks.get(OWN, {}).items() if one.refused}
         names = self._plan.pipelines
         case = Case(task, self._photos, dict.fromkeys(names, refused), names, decoded.common)
         self._found.cases.append(case)
-        self._progress("starting", 0.0)
         own: dict[str, tuple[object, ...]] = {
             name: (registry.targets(), self._photos, replace(task, backend=name)) for name in names
         }
-        with Processes(TRAINER, own, self._lose) as members:
-            self._time(case, members)
+        self._time(case, TRAINER, own)
 
-    def _time(self, case: Case, members: Processes, *arguments: object) -> None:
+    def _lose(self, case: Case, name: str, error: Exception) -> None:
+        """Note that a process has failed, and remove it from the case that is measured."""
+        note = f"Not measured: {label(case.task.protocol, name)}: {reason(error)}"
+        if note not in self._found.notes:
+            self._found.notes.append(note)
+        case.remove(name, reason(error))
+
+    def _time(
+        self, case: Case, target: str, own: Mapping[str, Sequence[object]], *arguments: object
+    ) -> None:
         """Time rounds until the time is over and every file has had its visits."""
         if not case.common:
             return
         chance = random.Random(self._plan.seed)
-        train = case.task.protocol == "train"
         dealt = blocks(case.task, {n: self._photos[n].size for n in case.common}, chance)
-        if train:
-            self._progress("warming up", 0.1)
-            members.ask_in_turn(case.compared, chance, "time", dealt[0])
-        part, parts = 0, 1 if train else _PROCESSES
-        spent = 0.0
-        while case.compared:
-            rounds, time = len(case.rounds), self._plan.seconds * len(case.compared)
-            done = min(rounds / (self._plan.visits * len(dealt)), spent / time if time else 1.0)
-            if done >= 1:
-                return
-            self._progress("timing", 0.3 + 0.7 * done)
-            block = dealt[rounds % len(dealt)]
-            if rounds % len(dealt) == 0 and (now := int(done * parts)) > part:
-                part = now
-                members.restart(case.compared)
-                members.ask_in_turn(case.compared, chance, "time", block, *arguments)
-            times = members.ask_in_turn(case.compared, chance, "time", block, *arguments)
-            left = {name: times[name] for name in case.compared}  # without those that failed
-            if left:
-                case.rounds.append(Round(block, left))
-                spent += sum(timed.wall for timed in left.values())
+        parts = 1 if case.task.protocol == "train" else _PROCESSES
+        done, spent = 0.0, 0.0
+        for part in range(1, parts + 1):
+            arrived = {name: own[name] for name in case.compared}
+            with closing(Processes(target, arrived, partial(self._lose, case))) as members:
+                self._progress("warming up", 0.3 + 0.7 * done)
+                _round(members, case, dealt[0], chance, arguments)
+                while case.compared and done < part / parts:
+                    self._progress("timing", 0.3 + 0.7 * done)
+                    block = dealt[len(case.rounds) % len(dealt)]
+                    times = _round(members, case, block, chance, arguments)
+                    if times:
+                        case.rounds.append(Round(block, times))
+                    spent += sum(timed.wall for timed in times.values())
+                    time = self._plan.seconds * len(case.compared)
+                    visits = len(case.rounds) / len(dealt) / self._plan.visits
+                    done = min(visits, spent / time if time else 1.0)
+
+
+def _round(
+    members: Processes,
+    case: Case,
+    block: Sequence[int],
+    chance: random.Random,
+    arguments: Sequence[object],
+) -> dict[str, BlockTimes]:
+    """Time a block in one process after another, in random order, without those that fail."""
+    times: dict[str, BlockTimes] = {}
+    for name in chance.sample(case.compared, len(case.compared)):
+        times |= members.ask([name], "time", block, *arguments)
+    return {name: times[name] for name in case.compared}

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 from benches import make_photos, photo
@@ -23,13 +22,13 @@ from fastdecode import decode, probe, register
 from fastdecode._backends.registry import describe
 from fastdecode._system.processor import usable_cores
 from fastdecode.measure import _cases as stats
-from fastdecode.measure import _check, _processes
+from fastdecode.measure import _check, _processes, _run
 from fastdecode.measure._cases import Case, Round, comparable_files, measurements
 from fastdecode.measure._check import Examination, examine
 from fastdecode.measure._collection import Photo, collect
-from fastdecode.measure._processes import BlockTimes, Processes
+from fastdecode.measure._processes import BlockTimes
 from fastdecode.measure._report import movement
-from fastdecode.measure._run import Run, RunPlan, _Engine, blocks, measure
+from fastdecode.measure._run import Run, RunPlan, blocks, measure
 from fastdecode.measure.result import NOTHING, OWN, PILLOW, Measurement, Protocol, Spread
 from fastdecode.stores import create_store
 from fastdecode.types import Header, Reduce
@@ -217,37 +216,35 @@ def test_a_spread_covers_what_differs_between_processes() -> None:
     assert movement(stats.rate(alike, 1)) == pytest.approx(1 - 1 / 1.3)
 
 
-class Steady:
-    """In place of processes: a block takes a second. Notes after how many rounds they are new."""
-
-    def __init__(self, own: Case) -> None:
-        self.own = own
-        self.new: list[int] = []
-
-    def restart(self, _names: Sequence[str]) -> None:
-        """Note the round."""
-        self.new.append(len(self.own.rounds))
-
-    def ask_in_turn(self, names: Sequence[str], *_arguments: object) -> dict[str, BlockTimes]:
-        """Give every backend the same time."""
-        return dict.fromkeys(names, BlockTimes(1.0, 0.5))
-
-
 @pytest.mark.parametrize(
-    ("protocol", "seconds", "new", "rounds"),
-    [("decode", 12, [4, 8], 12), ("train", 12, [], 12), ("decode", 0, [1, 2], 3)],
+    ("protocol", "seconds", "began"),
+    [("decode", 12, [0, 4, 8]), ("train", 12, [0]), ("decode", 0, [0, 1, 2])],
 )
 def test_decoders_are_timed_in_three_processes_for_as_long_each(
-    protocol: Protocol, seconds: float, new: list[int], rounds: int
+    protocol: Protocol, seconds: float, began: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often a block comes, each process has as many rounds, and each file its visits."""
     one = replace(case([]), task=Measurement(protocol, "jpeg", 1, workers=1, batch=2))
-    members = Steady(one)
-    engine = _Engine(PHOTOS, RunPlan(seconds=seconds), Run(), lambda *_: None)
-    engine._time(one, cast("Processes", members))
+    new: list[int] = []
 
-    assert members.new == new
-    assert len(one.rounds) == rounds
+    class Steady:
+        """In place of processes: each block takes a second."""
+
+        def __init__(self, *_: object) -> None:
+            new.append(len(one.rounds))
+
+        def ask(self, names: Sequence[str], *_: object) -> dict[str, BlockTimes]:
+            return dict.fromkeys(names, BlockTimes(1.0, 0.5))
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(_run, "Processes", Steady)
+    engine = _run._Engine(PHOTOS, RunPlan(seconds=seconds), Run(), lambda *_: None)
+    engine._time(one, "", {PILLOW: ()})
+
+    assert new == began
+    assert len(one.rounds) == (seconds or 3)
 
 
 def test_ratios_divide_and_are_paired() -> None:
