@@ -333,7 +333,7 @@ def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -
             continue
         try:
             with _files.name_in_errors(place):
-                _files.write_text(place, _content(flag, result), _MARKS[flag])
+                _files.write_bytes(place, _content(flag, result).encode(), _MARKS[flag])
         except OSError as error:
             parser.fail(error)
         say(f"{_WRITTEN[flag]}: {place}")
