@@ -22,9 +22,7 @@ speed.
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial
@@ -40,7 +38,6 @@ from PIL import Image, ImageOps
 
 from fastdecode._system.process import Child
 from fastdecode.measure._pipelines import MEAN, STD, Decoded, open_with_pillow, torch_loader
-from fastdecode.measure._processes import cpu_seconds
 from fastdecode.torch import ImageList, Loader, Views
 from fastdecode.torch.transforms import LetterBox
 
@@ -262,14 +259,15 @@ class Competitor:
 
     def epoch(self) -> dict[str, float]:
         """Run an epoch; return images/s, and the CPU time of 1000 images."""
-        cpu, start, images = cpu_seconds(os.getpid()), time.perf_counter(), 0
+        return bench.work_done(self._images)
+
+    def _images(self) -> int:
+        images = 0
         for batch, _ in self._loader:
             views = batch if isinstance(batch, list) else [batch]
             assert all(view.dtype == torch.float32 for view in views)
             images += len(views) if self._images_are_a_list else len(views[0])
-        speed = images / (time.perf_counter() - start)
-        cpu = cpu_seconds(os.getpid()) - cpu
-        return {"images_per_s": speed, "cpu_s_per_1000": 1000 * cpu / images}
+        return images
 
 
 def _turn(child: Child, started: set[str], name: str) -> dict[str, float]:
