@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fastdecode._backends import registry
 from fastdecode._system.processor import usable_cores
+from fastdecode.errors import BackendUnavailable
 from fastdecode.measure._cases import Case, Round, comparable_files, measurements
 from fastdecode.measure._check import reason
 from fastdecode.measure._processes import DECODER, TRAINER, Processes
@@ -178,6 +179,8 @@ class _Engine:
         note = f"Not measured: {label(case.task.protocol, name)}: {reason(error)}"
         if note not in self._found.notes:
             self._found.notes.append(note)
+        if isinstance(error, BackendUnavailable):  # nothing can be said of single files
+            case.checks.pop(name, None)
         case.remove(name, reason(error))
 
     def _time(

@@ -84,13 +84,16 @@ def test_a_crash_or_hang_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPa
     """A backend that crashes or hangs, while checked or timed, is reported with a reason."""
     monkeypatch.setattr(_processes, "PATIENCE_S", 5.0)
     whys = {"crashing": "died", "unstable": "died", "hanging": "TimeoutError"}
-    found, run = measured(folder, *whys, PILLOW)
+    fastdecode.register("missing", "no_such_library:Backend")
+    found, run = measured(folder, *whys, "missing", PILLOW)
 
     for name, why in whys.items():
         assert set(found[name].refused) == FILES
         assert why in found[name].refused["0.jpg"]
         assert found[name].files == 0
         assert any(note.startswith(f"Not measured: {name}: ") for note in run.notes)
+    assert "missing" not in found
+    assert any(note.startswith("Not measured: missing: ") for note in run.notes)
     assert found[PILLOW].files == found[OWN].files == 3
     assert found[PILLOW].ratio.median == 1
 
