@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from fastdecode.measure._pipelines import PREFETCH, RATIO, SCALE
-from fastdecode.measure._recipes import MEAN, STD
+from fastdecode.measure._pipelines import MEAN, PREFETCH, RATIO, SCALE, STD
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("", {}),

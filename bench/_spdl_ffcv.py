@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fastdecode.measure._pipelines import PREFETCH, draw_random_box
-from fastdecode.measure._recipes import MEAN, STD
+from fastdecode.measure._pipelines import MEAN, PREFETCH, STD, draw_random_box
 
 _SHORT = 8 / 7  # Resize(256) before CenterCrop(224)
 

@@ -9,7 +9,7 @@
 # match that Python and its CUDA:
 #
 # - nvidia-nvimgcodec-cu13, or -cu12 for PyTorch with CUDA 12, and nvidia-nvjpeg: about 30 MB
-# - platformdirs, and NumPy and Pillow if they are not installed
+# - NumPy and Pillow if they are not installed
 # - fastdecode itself, as .ci/run builds it, with cffi and pycparser; or also setuptools, if there is
 #   a compiler
 # - pytest with iniconfig, packaging and pluggy; to run more of the tests, also hypothesis and rich

@@ -15,10 +15,8 @@ difference from "written" in levels, with the same draws, of the first photos.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -31,7 +29,6 @@ from PIL import Image
 
 import fastdecode
 from fastdecode._system.process import Child
-from fastdecode.measure._processes import cpu_seconds
 from fastdecode.torch import ImageList, Loader, fuse
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -277,12 +274,9 @@ class OwnDataset:
 
     def epoch(self) -> dict[str, float]:
         """Run an epoch; return images per second and per second of CPU time."""
-        began, busy, images = time.perf_counter(), cpu_seconds(os.getpid()), 0
-        for batch, _ in self._loader:
-            images += len(batch)
-        spent = time.perf_counter() - began
-        busy = cpu_seconds(os.getpid()) - busy
-        return {"images_per_cpu_s": images / busy, "images_per_s": images / spent}
+        found = bench.work_done(lambda: sum(len(batch) for batch, _ in self._loader))
+        per_cpu_s = 1000 / found["cpu_s_per_1000"]
+        return {"images_per_cpu_s": per_cpu_s, "images_per_s": found["images_per_s"]}
 
     def differs(self) -> float | None:
         """Return how far its images are from those of the pipeline as written."""

@@ -1,6 +1,6 @@
 """How fast are the recipes that people train with, compared with what they use today?
 
-PHOTOS are in class folders or in one folder. The recipes are those of `fastdecode bench --recipe`.
+PHOTOS are in class folders or in one folder.
 "fastdecode" is this package's dataset and `Loader` with the pipeline as its authors write it (and
 `Views` where a recipe has several views); "torchvision" opens the photos with Pillow, as its
 ImageFolder does, in PyTorch's DataLoader, with as many worker processes as there are threads;
@@ -12,7 +12,7 @@ each round. If there are few photos, they are repeated. The files come from the 
 images/s is from the request for the first batch to the arrival of the last; views of one image
 count once. CPU s is that of the process and its workers, for 1000 images.
 
-Beside the recipes of the command, which are well known, there are those of `_styles`, which many
+Beside the recipes of `_recipes.py`, which are well known, there are those of `_styles`, which many
 write: "simclr-view" is one of SimCLR's two. "detection" is torchvision's pipeline for images of at
 most 800 x 1333 with boxes, which is made up here, because nothing but its number matters for the
 speed.
@@ -22,9 +22,7 @@ speed.
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial
@@ -34,14 +32,13 @@ import _common as bench
 import numpy as np
 import torch
 from _dali import POLICIES, DaliLoader
+from _recipes import RECIPES, TrainingRecipe
 from _spdl_ffcv import FfcvLoader, SpdlLoader
 from PIL import Image, ImageOps
 
 from fastdecode._system.process import Child
-from fastdecode.measure._pipelines import MAKERS, Decoded, recipe_setup, torch_loader
-from fastdecode.measure._processes import cpu_seconds
-from fastdecode.measure._recipes import MEAN, RECIPES, STD, TrainingRecipe
-from fastdecode.torch import ImageList, Loader
+from fastdecode.measure._pipelines import MEAN, STD, Decoded, open_with_pillow, torch_loader
+from fastdecode.torch import ImageList, Loader, Views
 from fastdecode.torch.transforms import LetterBox
 
 _OWN = "fastdecode"
@@ -92,8 +89,8 @@ def _letterbox() -> Any:
 RECIPES |= {
     "simclr-view": TrainingRecipe(lambda: RECIPES["simclr"].make()[0]),
     **{name: _by_name(_styles, name) for name in ("padded", "resized-twice", "rotated", "lambda")},
-    "albumentations": TrainingRecipe(_albumentations, ("torchvision", "albumentations")),
-    "letterbox": TrainingRecipe(_letterbox, size=_BOXED),
+    "albumentations": TrainingRecipe(_albumentations),
+    "letterbox": TrainingRecipe(_letterbox, _BOXED),
 }
 _NAMES = [*RECIPES, _DETECTION]
 
@@ -125,15 +122,56 @@ _once = cache(lambda make: make())
 _AS_WRITTEN = {"albumentations": _augmented, "letterbox": _boxed}  # without torchvision
 
 
-def _stock(setup: Any) -> Any:
+class _Written:
+    """Makes a sample with a pipeline as its authors write it, of an image that Pillow opens."""
+
+    def __init__(self, recipe: str) -> None:
+        self._pipeline = RECIPES[recipe].make()
+
+    def __call__(self, data: str) -> Any:
+        image = open_with_pillow(data)
+        if isinstance(self._pipeline, list):  # as the classes of SimCLR and DINO do
+            return [view(image) for view in self._pipeline]
+        return self._pipeline(image)
+
+
+class Setup(NamedTuple):
+    """The task: a recipe, the photos of an epoch, and how to make batches of them."""
+
+    recipe: str
+    photos: list[str]
+    batch: int
+    workers: int
+
+    @property
+    def size(self) -> int:
+        return RECIPES[self.recipe].size
+
+    @property
+    def train(self) -> bool:
+        return RECIPES[self.recipe].train
+
+    @property
+    def samples(self) -> list[tuple[str, int]]:
+        return [(photo, number) for number, photo in enumerate(self.photos)]
+
+
+def _stock(setup: Setup) -> Any:
     """Make PyTorch's DataLoader with the pipeline as its authors write it."""
-    if make := _AS_WRITTEN.get(setup.recipe):
-        return torch_loader(setup, Decoded(setup, make))
-    return MAKERS["torchvision"](setup)
+    make = _AS_WRITTEN.get(setup.recipe) or _Written(setup.recipe)
+    return torch_loader(setup, Decoded(setup, make))
+
+
+def _own(setup: Setup) -> Any:
+    """Make this package's `Loader` with the same pipeline."""
+    made = RECIPES[setup.recipe].make()
+    transform = Views(made) if isinstance(made, list) else made
+    dataset = ImageList(setup.photos, range(len(setup.photos)), transform=transform)
+    return Loader(dataset, setup.batch, shuffle=setup.train, threads=setup.workers)
 
 
 _LOADERS: dict[str, Any] = {
-    _OWN: MAKERS["fastdecode"],
+    _OWN: _own,
     "torchvision": _stock,
     "dali": DaliLoader,
     "spdl": SpdlLoader,
@@ -195,36 +233,24 @@ def _separate(samples: list[Any]) -> Any:
     return list(images), list(targets)
 
 
-def _detection_loader(name: str, photos: list[str], batch: int, workers: int) -> Any:
-    options: dict[str, Any] = {"shuffle": True, "drop_last": True, "num_workers": workers}
-    options |= {"batch_size": batch, "collate_fn": _separate}
+def _detection_loader(name: str, setup: Setup) -> Any:
+    photos = setup.photos
+    options: dict[str, Any] = {"shuffle": True, "drop_last": True, "num_workers": setup.workers}
+    options |= {"batch_size": setup.batch, "collate_fn": _separate}
     if name == _OWN:
         dataset = _OwnBoxes(photos, [0] * len(photos), transforms=_detection())
         return Loader(dataset, **options)
     return torch.utils.data.DataLoader(_StockBoxes(photos), persistent_workers=True, **options)
 
 
-class Setup(NamedTuple):
-    """The task: a recipe, the photos of an epoch, and how to make batches of them."""
-
-    recipe: str
-    photos: list[str]
-    batch: int
-    workers: int
-
-
 class Competitor:
     """A running loader; each is in its own process."""
 
-    def __init__(self, name: str, *setup: Any) -> None:
-        recipe, photos, batch, workers = setup
-        samples = [(photo, number) for number, photo in enumerate(photos)]
-        self._images_are_a_list = recipe == _DETECTION
-        self._loader = (
-            _detection_loader(name, photos, batch, workers)
-            if self._images_are_a_list
-            else _LOADERS[name](recipe_setup(recipe, samples, batch, workers))
-        )
+    def __init__(self, name: str, *task: Any) -> None:
+        setup = Setup(*task)
+        self._images_are_a_list = setup.recipe == _DETECTION
+        make = partial(_detection_loader, name) if self._images_are_a_list else _LOADERS[name]
+        self._loader = make(setup)
 
     def in_core(self) -> bool:
         """Return whether this package's `Loader` makes the samples in its threads."""
@@ -233,14 +259,15 @@ class Competitor:
 
     def epoch(self) -> dict[str, float]:
         """Run an epoch; return images/s, and the CPU time of 1000 images."""
-        cpu, start, images = cpu_seconds(os.getpid()), time.perf_counter(), 0
+        return bench.work_done(self._images)
+
+    def _images(self) -> int:
+        images = 0
         for batch, _ in self._loader:
             views = batch if isinstance(batch, list) else [batch]
             assert all(view.dtype == torch.float32 for view in views)
             images += len(views) if self._images_are_a_list else len(views[0])
-        speed = images / (time.perf_counter() - start)
-        cpu = cpu_seconds(os.getpid()) - cpu
-        return {"images_per_s": speed, "cpu_s_per_1000": 1000 * cpu / images}
+        return images
 
 
 def _turn(child: Child, started: set[str], name: str) -> dict[str, float]:

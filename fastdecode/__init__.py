@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fastdecode import types as types
     from fastdecode._backends.base import Backend, Support
     from fastdecode._backends.batch_base import BatchBackend, BatchItem
-    from fastdecode._backends.ranking import Ranking
     from fastdecode._backends.registry import backends, register
     from fastdecode._backends.selection import use
     from fastdecode._decode.api import decode, decode_file, probe
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
         UnsupportedFormat,
     )
     from fastdecode.geometry import Geometry
-    from fastdecode.measure._calibrate import calibrate
     from fastdecode.types import BackendInfo, Header
 
 __version__ = "0.4.0.dev0"
@@ -60,7 +58,6 @@ __version__ = "0.4.0.dev0"
 _NAMES = {
     "_backends.base": "Backend Support",
     "_backends.batch_base": "BatchBackend BatchItem",
-    "_backends.ranking": "Ranking",
     "_backends.registry": "backends register",
     "_backends.selection": "use",
     "_decode.api": "decode decode_file probe",
@@ -72,7 +69,6 @@ _NAMES = {
     "errors": "BackendUnavailable DecodeError DeviceUnavailable FastDecodeError ImageTooLarge "
     "StoreError ThreadsUnavailable UnknownBackend UnsupportedFormat",
     "geometry": "Geometry",
-    "measure._calibrate": "calibrate",
     "types": "BackendInfo Header",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -104,7 +100,6 @@ __all__ = [
     "Geometry",
     "Header",
     "ImageTooLarge",
-    "Ranking",
     "Stats",
     "StoreError",
     "Support",
@@ -112,7 +107,6 @@ __all__ = [
     "UnknownBackend",
     "UnsupportedFormat",
     "backends",
-    "calibrate",
     "decode",
     "decode_batch",
     "decode_file",

@@ -16,7 +16,7 @@ from typing import Any
 
 import cases
 import pytest
-from corpus import LIBRARIES, NO_RANKING, REQUIRED, usable_backends
+from corpus import LIBRARIES, REQUIRED, usable_backends
 from hypothesis import settings
 
 from fastdecode._backends import registry
@@ -120,7 +120,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     names = {"FASTDECODE_BACKEND", "FASTDECODE_DISABLE"}
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("FASTDECODE_RANKING", NO_RANKING)
     yield
     if names & os.environ.keys():
         registry.generation += 1  # invalidates cached choices that depend on them

@@ -71,3 +71,5 @@ def test_all_photos_are_listed_in_the_order_of_their_names() -> None:
     assert photos == tuple(sorted(photo.parent.glob("*.jpg")))
     assert photo in photos
     assert len(photos) == 6
+    licence = (photo.parent / "LICENSE.txt").read_text(encoding="utf-8")
+    assert [one.name for one in photos if f"\n{one.name}\n" not in licence] == []

@@ -33,7 +33,6 @@ class Entry(NamedTuple):
     target: str | Callable[[], Backend]  # "module:Class", or the class itself
     distribution: str  # the library's name on PyPI
     formats: str = ""  # that it reads, so that errors can say which library is missing
-    regions: str = ""  # formats of which it can decode a part without the rest
     batch: str | Callable[..., BatchBackend] = ""  # its `BatchBackend`, if it has one
     devices: str = ""  # PyTorch's names of the devices on which that decodes
 
@@ -48,7 +47,7 @@ def _builtin(where: str, distribution: str, formats: str, devices: str = "", **m
 _ALL_FORMATS = "jpeg png webp gif bmp tiff avif jpeg2000 pnm"
 BUILTIN: dict[str, Entry] = {
     "pillow": _builtin("pillow:Pillow", "pillow", _ALL_FORMATS),
-    "native": _builtin("native:Native", "fastdecode", "jpeg png", regions="jpeg png"),
+    "native": _builtin("native:Native", "fastdecode", "jpeg png"),
     "simplejpeg": _builtin("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
     "opencv": _builtin("opencv:Opencv", "opencv-python-headless", "jpeg png webp bmp pnm"),
     "turbojpeg": _builtin("turbojpeg:Turbojpeg", "PyTurboJPEG", "jpeg"),

@@ -1,21 +1,20 @@
 """Choose the backend for a file, by preference and by what each backend declares.
 
 The order of precedence is ``backend=`` of the call, then `use`, then the environment variable
-``FASTDECODE_BACKEND``, then the ranking that ``fastdecode calibrate`` saved, then the
-default order. ``FASTDECODE_DISABLE=a,b`` excludes backends from the automatic choice.
+``FASTDECODE_BACKEND``, then the default order (`ranking`). ``FASTDECODE_DISABLE=a,b`` excludes
+backends from the automatic choice.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from fastdecode._backends import ranking, registry
-from fastdecode._backends.ranking import Ranking
-from fastdecode._system.process import ForkLock, should_warn
+from fastdecode._backends import registry
+from fastdecode._backends.ranking import default_order
+from fastdecode._system.process import ForkLock
 from fastdecode.errors import (
     BackendUnavailable,
     UnknownBackend,
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from fastdecode._backends.base import Backend, Support
     from fastdecode.types import Mode, PixelLayout, Reduce
 
-Preference: TypeAlias = "str | Ranking | None"
-"""The name of the only backend to use, a ranking to choose by, or None."""
-
 generation = 0
 """Grows with every `use`, which makes earlier conclusions from the preference invalid."""
 
@@ -38,28 +34,25 @@ generation = 0
 class _Level:
     """A preference that holds until its `with` block ends, or until the next plain `use`."""
 
-    def __init__(self, preference: Preference, *, block: bool = False) -> None:
+    def __init__(self, preference: str | None, *, block: bool = False) -> None:
         self.preference, self.block = preference, block
 
 
 _lock = ForkLock()
 _levels = [_Level(None, block=True)]  # the last one decides
 _MAX_PLAIN = 64
-_NOT_READ = object()
-_saved: object = _NOT_READ
 
 
 class use:  # noqa: N801 - users call it like a function
-    """Set the backend, or the ranking, for every later `decode` of this process.
+    """Set the backend for every later `decode` of this process.
 
     A plain call stays in effect; as a context manager, `use` ends with the block. If blocks of
     several threads overlap, the one that began last decides for all threads.
 
     Parameters
     ----------
-    preference : str, Ranking or None
-        The name of the only backend to use, a ranking to choose by, or None for the choice that is
-        made without `use`.
+    preference : str or None
+        The name of the only backend to use, or None for the choice that is made without `use`.
 
     Raises
     ------
@@ -71,7 +64,7 @@ class use:  # noqa: N801 - users call it like a function
     Notes
     -----
     Forked children inherit the setting, and the datasets of `fastdecode.torch` carry it into
-    workers. Other spawned processes start with the saved ranking, so call `use` in each of them.
+    workers. Other spawned processes start without it, so call `use` in each of them.
 
     Examples
     --------
@@ -80,11 +73,11 @@ class use:  # noqa: N801 - users call it like a function
     ...     image = decode(data)
     """
 
-    def __init__(self, preference: str | Ranking | None) -> None:
+    def __init__(self, preference: str | None) -> None:
         if isinstance(preference, str):
             load_named(preference)
-        elif not (preference is None or isinstance(preference, Ranking)):
-            raise TypeError(f"use() takes a backend's name, a Ranking or None, not {preference!r}")
+        elif preference is not None:
+            raise TypeError(f"use() takes a backend's name or None, not {preference!r}")
         self._own = _Level(preference)
         with _lock:
             _levels.append(self._own)
@@ -117,14 +110,14 @@ def _invalidate() -> None:
     generation += 1
 
 
-def preference_in_process() -> Preference:
+def preference_in_process() -> str | None:
     """Return the preference that `use` has set in this process, or None."""
     with _lock:  # without the GIL, the list may shrink between a look at its size and at its end
         return _levels[-1].preference
 
 
-def preferred(backend: str | None = None) -> Preference:
-    """Return the preference for a call; None is the default order.
+def preferred(backend: str | None = None) -> str | None:
+    """Return the only backend that a call may use; None is the default order.
 
     The environment is read when a kind of file is first decoded, not at each call.
     """
@@ -133,52 +126,12 @@ def preferred(backend: str | None = None) -> Preference:
         return set_before
     name = os.environ.get("FASTDECODE_BACKEND", "").strip()
     if not name:
-        return saved()
+        return None
     try:
         load_named(name)
     except (UnknownBackend, BackendUnavailable) as error:
         raise type(error)(f"FASTDECODE_BACKEND={name}: {error}") from error
     return name
-
-
-def saved() -> Ranking | None:
-    """Return the ranking that was saved for this machine, or None.
-
-    The file is read once per process. If it is damaged or out of date, it is ignored with a
-    warning.
-    """
-    global _saved
-    if _saved is _NOT_READ:
-        found, problem = load_saved()
-        with _lock:
-            first, _saved = _saved is _NOT_READ, found
-        if first and problem and should_warn():  # outside the lock: a warning may run anything
-            warnings.warn(
-                f"the saved ranking of the backends is ignored: {problem}. The default order "
-                "serves; to measure again: fastdecode calibrate",
-                stacklevel=2,
-            )
-    return _saved if isinstance(_saved, Ranking) else None
-
-
-def load_saved() -> tuple[Ranking | None, str]:
-    """Return the saved ranking, or None and the problem with it (empty if there is none)."""
-    try:
-        found = Ranking.load()
-    except FileNotFoundError:
-        return None, ""
-    except (OSError, ValueError) as error:
-        return None, str(error)
-    problem = found.stale()
-    return (None, problem) if problem else (found, "")
-
-
-def forget_saved() -> None:
-    """Read the saved ranking again when it is next needed."""
-    global _saved
-    with _lock:
-        _saved = _NOT_READ
-        _invalidate()
 
 
 def load_named(name: str) -> Backend:
@@ -215,7 +168,6 @@ class Want(NamedTuple):
     reduce: Reduce
     strict: bool
     complete: bool  # all scans of a progressive JPEG are there
-    part: bool = False  # only a part of the image is wanted
 
 
 class Choice(NamedTuple):
@@ -256,31 +208,26 @@ def first(backend: str | None, header: Header, want: Want) -> Choice:
 
 def candidates(backend: str | None, header: Header, want: Want) -> Iterator[Choice]:
     """Yield every choice for a file, best first; import each backend only when it is reached."""
-    decides = preferred(backend)
-    if not isinstance(decides, str):
-        yield from _automatic(decides, header, want)
+    name = preferred(backend)
+    if name is None:
+        yield from able(header, want)
         return
-    choice = _fit(decides, load_named(decides), header, want)
+    choice = _fit(name, load_named(name), header, want)
     if isinstance(choice, Choice):
         yield choice
 
 
 def able(header: Header, want: Want) -> Iterator[Choice]:
     """Yield every choice for a file among the backends with exact pixels, whatever is preferred."""
-    return _automatic(None, header, want)
-
-
-def _automatic(ranked: Ranking | None, header: Header, want: Want) -> Iterator[Choice]:
-    """Yield the choices among all backends with exact pixels."""
     found = False
     # Decoders that reduce a JPEG inside the DCT exclude all others, also those that `strict` rules
     # out: with and without it, the pixels are the same.
     for natively in (True, False):
         if want.strict and not natively:
-            lenient = next(_automatic(ranked, header, want._replace(strict=False)), None)
+            lenient = next(able(header, want._replace(strict=False)), None)
             if lenient is not None and lenient.reduce > 1:
                 return
-        for name in _ordered(ranked, header, want):
+        for name in _ordered(header, want):
             usable = _usable(name)
             if usable is not None and usable.exact:
                 choice = _fit(name, usable, header, want, natively=natively)
@@ -300,22 +247,10 @@ def disabled() -> list[str]:
     ]
 
 
-def _ordered(first: Ranking | None, header: Header, want: Want) -> Iterator[str]:
-    """Yield the names to try, best first; scan installed packages only at the end.
-
-    If only a part is wanted, backends that decode just that part come first, because rankings are
-    about whole images.
-    """
-    format = header.format
-    orders: list[Iterable[str] | None] = [
-        ranked.order(format, want.reduce)
-        for ranked in (first, ranking.DEFAULT)
-        if ranked is not None
-    ]
-    if want.part:
-        orders.insert(0, [n for n, it in registry.BUILTIN.items() if format in it.regions.split()])
+def _ordered(header: Header, want: Want) -> Iterator[str]:
+    """Yield the names to try, best first; scan installed packages only at the end."""
     seen = set(disabled())
-    for names in (*orders, registry.BUILTIN, None):
+    for names in (default_order(header.format, want.reduce), registry.BUILTIN, None):
         for name in registry.names() if names is None else names:
             if name not in seen:
                 seen.add(name)
@@ -394,12 +329,12 @@ def _unsupported(backend: str | None, header: Header, want: Want) -> Unsupported
         )
         return with_advice(problem, ": mode='stored' gives them, for you to scale")
     kind = f"{header.format} ({header.width}x{header.height})"
-    decides = preferred(backend)
-    if isinstance(decides, str):
-        why = _fit(decides, registry.load(decides), header, want)
+    named = preferred(backend)
+    if named is not None:
+        why = _fit(named, registry.load(named), header, want)
         others = [choice.name for choice in able(header, want)]
         hint = f"; {', '.join(others)} can" if others else ""
-        return UnsupportedFormat(f"{decides} {why}{hint}")
+        return UnsupportedFormat(f"{named} {why}{hint}")
     reasons, missing = [], []
     for name in registry.names():
         usable = _usable(name)

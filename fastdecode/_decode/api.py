@@ -144,7 +144,7 @@ def decode(
     if out is not None:
         check_out(out, data, mode, plan.shape(header))
     # `tuple.__new__` saves a Python call.
-    want = tuple.__new__(Want, (mode, reduce, strict, True, window is not None))
+    want = tuple.__new__(Want, (mode, reduce, strict, True))
     return run(DecodeRequest(data, header, want, window, applied, out, backend))
 
 
@@ -168,7 +168,7 @@ def decode_part(
     if window is not None and applied != 1:
         width, height = _pixels.seen_size(header.width, header.height, applied)
         window = _pixels.stored_box(window, -(-width // reduce), -(-height // reduce), applied)
-    want = Want("RGB", reduce, strict=False, complete=True, part=window is not None)
+    want = Want("RGB", reduce, strict=False, complete=True)
     return run(DecodeRequest(data, header, want, window, applied, None, backend, borrow=True))
 
 

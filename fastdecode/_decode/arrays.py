@@ -89,7 +89,7 @@ def decode_each(
     threads: int,
     *,
     ahead: int,
-    on_error: Literal["raise", "return"],
+    on_error: Literal["raise", "return", "return all"],
     size: tuple[int, int] | None,
 ) -> Generator[Any, None, None]:
     """Yield the results of `decode_arrays`, taking items as results are wanted."""
@@ -273,8 +273,7 @@ class _InCore(NamedTuple):
             reduce, window, orientation = plan
             if orientation != 1:
                 return None
-            part = window is not None
-            want = Want(mode, reduce, strict=False, complete=True, part=part)
+            want = Want(mode, reduce, strict=False, complete=True)
             choice = selection.first(options.get("backend"), header, want)
             if (choice.name, choice.layout, choice.reduce) != (_NAME, mode, reduce):
                 return None

@@ -376,7 +376,7 @@ def _able(request: DecodeRequest) -> dict[str, Choice]:
 
 
 def _all_of(want: Want) -> Want:
-    return want._replace(mode="RGB", reduce=1, strict=False, part=False)
+    return want._replace(mode="RGB", reduce=1, strict=False)
 
 
 def _decode_all(

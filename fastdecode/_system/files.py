@@ -74,31 +74,20 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
             raise (ImageTooLarge if size >= _LARGE else MemoryError)(words) from None
 
 
-def check_writable(
-    path: str | os.PathLike[str], mark: bytes = b"", *, parents: bool = False
-) -> None:
-    """Raise an OSError if a file cannot be written; an existing file is not touched."""
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError("it is a folder")
-    if not _is_device(target):
-        check_replaceable(target, mark)
-        if parents:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=target.parent):
-            pass
-
-
-def check_result(
-    place: str | os.PathLike[str], option: str, mark: bytes = b"", *, parents: bool = False
-) -> None:
+def check_result(place: str | os.PathLike[str], option: str, mark: bytes = b"") -> None:
     """Raise a worded OSError if an option's file cannot be written; see `check_replaceable`.
 
-    Users mistype the names of images, lists and stores there.
+    Users mistype the names of images, lists and stores there. An existing file is not touched.
     """
+    target = Path(place)
     try:
         with name_in_errors(place):
-            check_writable(place, mark, parents=parents)
+            if target.is_dir():
+                raise IsADirectoryError("it is a folder")
+            if not _is_device(target):
+                check_replaceable(target, mark)
+                with tempfile.TemporaryFile(dir=target.parent):
+                    pass
     except FileExistsError:
         only = "only a file that it has written, and no link" if mark else "no file"
         name = visible(os.fspath(place))
@@ -129,11 +118,6 @@ def remove_empty_folders(folder: Path) -> None:
     for path, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):
             Path(path).rmdir()
-
-
-def write_text(path: str | os.PathLike[str], text: str, mark: bytes = b"") -> None:
-    """Write a text file in UTF-8, atomically; see `write_bytes`."""
-    write_bytes(path, text.encode(), mark)
 
 
 def write_bytes(

@@ -41,15 +41,6 @@ def check_process(process: int) -> None:
         raise RuntimeError("this iterator belongs to the process that this one was forked from")
 
 
-def should_warn() -> bool:
-    """Return whether this process should warn: of several workers, only the first does."""
-    process = sys.modules.get("multiprocessing.process")
-    if process is None or not is_worker():
-        return True
-    name: str = process.current_process().name
-    return name.endswith("-1")
-
-
 def after_fork(call: Callable[[], None]) -> Callable[[], None]:
     """Register a function to run in every forked child; for use as a decorator."""
     if hasattr(os, "register_at_fork"):

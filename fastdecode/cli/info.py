@@ -6,16 +6,14 @@ import argparse
 import json
 import os
 import platform
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import fastdecode
 from fastdecode._backends import registry, selection
-from fastdecode._backends.ranking import ranking_path
 from fastdecode._system.processor import cpu_model, usable_cores
-from fastdecode.cli.terminal import Column, Parser, paragraph, table
+from fastdecode.cli.terminal import Column, Parser, count, paragraph, table
 from fastdecode.errors import BackendUnavailable, DeviceUnavailable, FastDecodeError, visible
 from fastdecode.gpu import _choice
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     import torch
 
 _DEVICE_NAME = 12
-_MEASURE = "To measure it on your images: fastdecode bench FOLDER"
 _VARIABLES = ("FASTDECODE_BACKEND", "FASTDECODE_DISABLE")
 _COLUMNS = (
     Column("backend", widest=16),
@@ -55,8 +52,6 @@ class Facts:
     platform: str
     cores: int  # those that this process may use
     environment: dict[str, str]  # those variables that change the choice and are set
-    ranking: str  # date and file of the saved ranking; empty if there is none
-    ranking_problem: str  # why the saved ranking is ignored; empty if it is used
     problem: str  # why `decode` cannot choose a backend; empty if it can
     backends: list[BackendInfo]
     choices: dict[Format, list[str]]  # what `decode` tries for a usual file, in order
@@ -67,12 +62,9 @@ def gather() -> Facts:
     """Ask every backend. This imports every installed library."""
     problem = ""
     choices: dict[Format, list[str]] = {}
-    saved, ranking_problem = selection.load_saved()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the saved ranking: the report contains it
-            for kind in FORMATS:
-                choices[kind] = _choices(kind)
+        for kind in FORMATS:
+            choices[kind] = _choices(kind)
     except FastDecodeError as error:  # FASTDECODE_BACKEND names an unusable backend
         problem = str(error)
     infos = fastdecode.backends()
@@ -82,8 +74,6 @@ def gather() -> Facts:
         platform=f"{platform.system()} {platform.machine()}",
         cores=usable_cores(),
         environment={name: os.environ[name] for name in _VARIABLES if os.environ.get(name)},
-        ranking=f"{saved.measured[:10] or 'by hand'}, {ranking_path()}" if saved else "",
-        ranking_problem=ranking_problem,
         problem=problem,
         backends=infos,
         choices=choices,
@@ -100,36 +90,10 @@ def _choices(kind: Format) -> list[str]:
     return [choice.name for choice in selection.candidates(None, header, want)]
 
 
-def _summary(facts: Facts) -> Iterator[str]:
-    """Yield what most want to know, in about ten lines."""
-    yield from _installation(facts)
-    yield from _circumstances(facts, "")
-    first: dict[str, list[str]] = {}
-    for kind, names in facts.choices.items():
-        first.setdefault(names[0] if names else "nothing", []).append(kind)
-    if not facts.problem:
-        chosen = "; ".join(f"{name} for {', '.join(kinds)}" for name, kinds in first.items())
-        yield paragraph(f"Chosen: {chosen}.", indent="  ", first="")
-    unusable = [info.name for info in facts.backends if not info.usable]
-    if unusable:
-        yield paragraph(f"Not usable here: {', '.join(unusable)}.", indent="  ", first="")
-    usable = facts.devices.usable if facts.devices else {}
-    places = {name: [at for at in found if at != "cpu"] for name, found in usable.items()}
-    on = [f"{name} decodes on {', '.join(found)}" for name, found in places.items() if found]
-    yield paragraph(f"Devices: {'; '.join(on) or 'nothing decodes on one here'}.")
-    yield paragraph("For versions, reasons and what installs the missing: fastdecode info --all")
-    yield paragraph(_MEASURE)
-
-
-def _installation(facts: Facts) -> Iterator[str]:
-    yield f"fastdecode {facts.fastdecode}"
-    where = f"{facts.python}, {facts.platform}, {facts.cores} usable core"
-    yield paragraph(where + ("" if facts.cores == 1 else "s"))
-
-
 def _report(facts: Facts) -> Iterator[str]:
-    """Yield the whole report for the terminal, in paragraphs."""
-    yield from _installation(facts)
+    """Yield the report for the terminal, in paragraphs."""
+    yield f"fastdecode {facts.fastdecode}"
+    yield paragraph(f"{facts.python}, {facts.platform}, {count(facts.cores, 'usable core')}")
     yield ""
     yield from _table(facts.backends)
     unusable = [info for info in facts.backends if not info.usable]
@@ -143,7 +107,7 @@ def _report(facts: Facts) -> Iterator[str]:
     yield "On a device, in batches"
     yield from on_devices(facts.devices, facts.backends)
     yield ""
-    yield paragraph(_MEASURE)
+    yield paragraph("To measure it on your images: fastdecode bench FOLDER")
 
 
 def _table(infos: Sequence[BackendInfo]) -> Iterator[str]:
@@ -174,19 +138,11 @@ def _explain(info: BackendInfo) -> Iterator[str]:
         yield paragraph(info.install, indent="    ")
 
 
-def _circumstances(facts: Facts, indent: str) -> Iterator[str]:
-    """Say what the choice depends on."""
-    for name, value in facts.environment.items():
-        yield paragraph(f"{name}={value} is set.", indent)
-    if "FASTDECODE_BACKEND" not in facts.environment:  # otherwise no ranking is used
-        yield paragraph(_ranking(facts), indent)
-    if facts.problem:
-        yield paragraph(facts.problem, indent)
-
-
 def _choice_lines(facts: Facts) -> Iterator[str]:
-    yield from _circumstances(facts, "  ")
+    for name, value in facts.environment.items():
+        yield paragraph(f"{name}={value} is set.", "  ")
     if facts.problem:
+        yield paragraph(facts.problem, "  ")
         return
     for kind, names in facts.choices.items():
         first = f"  {kind:<10}"
@@ -199,15 +155,6 @@ def _choice_lines(facts: Facts) -> Iterator[str]:
                 if not info.usable and kind in info.formats and info.install
             ]
             yield f"{first}nothing" + (f": {' or '.join(lines)}" if lines else "")
-
-
-def _ranking(facts: Facts) -> str:
-    if facts.ranking:
-        return f"By the ranking measured here: {facts.ranking}."
-    how = "To measure this machine: fastdecode calibrate"
-    if facts.ranking_problem:
-        return f"The saved ranking is ignored: {facts.ranking_problem}. {how}"
-    return f"This is the default order, because nothing has been measured here. {how}"
 
 
 def inventory() -> Inventory | None:
@@ -287,16 +234,12 @@ def add_arguments(parser: Parser) -> None:
         "Show which decoding libraries decode() chooses here, for which formats, and\n"
         "which do not work."
     )
-    parser.add_argument(
-        "--all", action="store_true", help="list all, with versions, and how to install the others"
-    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(options: argparse.Namespace, _parser: Parser) -> int:
     """Print the report, or its JSON."""
     facts = gather()
-    report = _report(facts) if options.all else _summary(facts)
-    lines = (line for part in report for line in part.split("\n"))
+    lines = (line for part in _report(facts) for line in part.split("\n"))
     print(json.dumps(asdict(facts), indent=2) if options.json else "\n".join(map(visible, lines)))
     return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib
-import importlib.util
 import io
 import os
 import re
@@ -230,44 +229,18 @@ Notify: TypeAlias = Callable[[str, float, float], object]
 def progress(*, counted: bool = False) -> Iterator[Notify]:
     """Show progress on standard error for as long as the block runs.
 
-    On a terminal with rich installed, this is a bar. Otherwise counted work gets one line that is
-    overwritten, on a terminal only. Other work gets a new line for each step, in a file too.
+    Counted work gets one line that is overwritten, on a terminal only. Other work gets a new line
+    for each step, in a file too.
     """
-    on_terminal = sys.stderr.isatty()
-    if on_terminal and has_rich():
-        with _bar(counted=counted) as notify:
-            yield notify
-    elif counted and on_terminal:
+    if not counted:
+        yield _line_per_step()
+    elif sys.stderr.isatty():
         try:
             yield _one_line()
         finally:  # also before an error
             sys.stderr.write("\n")
-    elif counted:
-        yield lambda _what, _done, _total: None
     else:
-        yield _line_per_step()
-
-
-def has_rich() -> bool:
-    """Return whether rich is installed."""
-    return importlib.util.find_spec("rich") is not None
-
-
-@contextmanager
-def _bar(*, counted: bool) -> Iterator[Notify]:
-    from rich import progress as bars
-    from rich.console import Console
-
-    columns = [bars.TextColumn("{task.description}"), bars.BarColumn()]
-    columns += [bars.MofNCompleteColumn()] if counted else []
-    console = Console(stderr=True)
-    with bars.Progress(
-        *columns, bars.TimeRemainingColumn(), console=console, transient=True
-    ) as bar:
-        task = bar.add_task("")
-        yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
-        )
+        yield lambda _what, _done, _total: None
 
 
 def _line_per_step() -> Notify:

@@ -1,6 +1,6 @@
-"""Measure how fast backends decode here: `bench` for people, `calibrate` for the automatic choice.
+"""Measure how fast backends decode here: `fastdecode bench`.
 
-`_run` is the engine of both. Child processes (`_processes`) decode in turns and are timed; `_check`
-compares their pixels, and `_cases` turns their times into a `result`. `_summary` says what a result
-means, `_report` prints it, and `_html` draws it.
+`_run` is the engine. Child processes (`_processes`) decode in turns and are timed; `_check`
+compares their pixels, and `_cases` turns their times into a `result`. `_report` prints what a
+result says, and `_html` draws it.
 """

@@ -1,15 +1,16 @@
-"""The cases that are measured, and their figures: rates, ratios, spreads and percentiles."""
+"""The cases that are measured, and their figures: rates, ratios and spreads."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from fastdecode.measure._check import Check
+from fastdecode.measure._check import Examination
 from fastdecode.measure.result import OWN, PILLOW, Measurement, Spread
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 Rounds: TypeAlias = "Sequence[tuple[Hashable, float]]"
 """The block of each round, and the seconds that it took."""
 
-_MEGA = 1_000_000
 _PARTS = 9  # of a measurement: fewer often agree by chance
+_MIN_SHARE = 0.5  # a backend that reads a smaller share of the files is not compared
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class Case:
 
     task: Measurement  # the settings that all of them share
     photos: Sequence[Photo]  # all photos of the run
-    checks: dict[str, Check]  # by backend
-    chosen: str = ""  # the backend that `decode` chooses for most files
+    checks: dict[str, dict[int, Examination]]  # by backend and index of the file
     compared: tuple[str, ...] = ()  # backends that are timed
     common: tuple[int, ...] = ()  # indexes of the files that all of these read; only they are timed
     rounds: list[Round] = field(default_factory=list)  # complete rounds only
@@ -53,11 +53,28 @@ class Case:
         if self.task.protocol == "train":  # a pipeline refuses no single file
             self.checks.pop(name, None)
         elif name in self.checks:
-            refused = self.checks[name].refused
-            self.checks[name] = Check(refused={n: refused.get(n, why) for n in self.indexes})
+            failed, own = Examination(refused=why), self.checks[name]
+            refused = {n: one for n, one in own.items() if one.refused}
+            self.checks[name] = dict.fromkeys(self.indexes, failed) | refused
         self.compared = tuple(other for other in self.compared if other != name)
         for one in self.rounds:
             one.times.pop(name, None)
+
+
+def comparable_files(
+    checks: Mapping[str, Mapping[int, Examination]],
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the backends to compare, and the files that all of these read.
+
+    A backend that reads less than half of the readable files is left out, because it would leave
+    hardly any files for the comparison. So a single odd file excludes no fast backend.
+    """
+    read = {name: {n for n, one in own.items() if not one.refused} for name, own in checks.items()}
+    readable: set[int] = set().union(*read.values())
+    able = tuple(
+        name for name, own in read.items() if readable and len(own) >= _MIN_SHARE * len(readable)
+    )
+    return able, tuple(sorted(set.intersection(readable, *(read[name] for name in able))))
 
 
 def block_times(rounds: Rounds) -> dict[Hashable, float]:
@@ -122,38 +139,28 @@ def measurements(case: Case) -> list[Measurement]:
 
 
 def _checked(case: Case, name: str) -> Measurement:
-    check = case.checks[name]
-    names = [photo.name for photo in case.photos]
+    checks = {case.photos[n].name: one for n, one in sorted(case.checks[name].items())}
+    chosen = Counter(one.chosen for one in checks.values() if one.chosen and name == OWN)
     return replace(
         case.task,
         backend=name,
-        chosen=case.chosen if name == OWN else "",
-        fallbacks=check.fallbacks,
-        refused={names[index]: why for index, why in sorted(check.refused.items())},
-        differing=tuple(names[index] for index in sorted(check.differing)),
-        averaged=len(check.averaged),
-        max_difference=check.max_difference,
+        chosen=max(chosen, key=lambda each: chosen[each], default=""),
+        refused={file: one.refused for file, one in checks.items() if one.refused},
+        differing=tuple(file for file, one in checks.items() if one.differs),
+        averaged=sum(one.averaged for one in checks.values()),
+        max_difference=max((one.difference for one in checks.values()), default=0),
     )
 
 
 def _timed(one: Measurement, case: Case, rounds: Rounds, base: Rounds) -> Measurement:
     """Add the figures of one backend to its measurement."""
-    times = [each.times[one.backend] for each in case.rounds]
     images = sum(len(each.block) for each in case.rounds)
     visits = [index for block in {each.block for each in case.rounds} for index in block]
-    photos = [case.photos[index] for index in visits]
-    speed = rate(rounds, len(visits))
-    seconds = len(visits) / speed.median
-    calls = [1000 * call for timed in times for call in timed.calls]
-    percentiles = np.percentile(calls, range(101)) if calls else ()
+    cpu = sum(each.times[one.backend].cpu for each in case.rounds)
     return replace(
         one,
         files=len(set(visits)),
-        images_per_s=speed,
+        images_per_s=rate(rounds, len(visits)),
         ratio=ratio(rounds, base),
-        mb_per_s=sum(photo.size for photo in photos) / _MEGA / seconds,
-        megapixels_per_s=sum(photo.pixels for photo in photos) / _MEGA / seconds,
-        latency_ms=tuple(round(float(value), 4) for value in percentiles),
-        cpu_s_per_1000=1000 * sum(timed.cpu for timed in times) / images,
-        peak_mb=max(timed.peak_mb for timed in times),
+        cpu_s_per_1000=1000 * cpu / images,
     )

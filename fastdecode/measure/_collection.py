@@ -55,12 +55,6 @@ class Photo:
     size: int  # in bytes
     store: Store | None = None  # the store that contains it; None for a file
     index: int = 0  # its index in the store
-    data: bytes | None = None  # its bytes, if it was made from bytes
-
-    @classmethod
-    def of(cls, data: bytes) -> Photo:
-        """Make a photo from bytes."""
-        return cls("", Path(), probe(data), len(data), data=data)
 
     @property
     def pixels(self) -> int:
@@ -70,12 +64,10 @@ class Photo:
     @property
     def source(self) -> str | Photo:
         """The path of a file, for code that reads files itself; else this object, with `read`."""
-        return str(self.path) if self.store is None and self.data is None else self
+        return str(self.path) if self.store is None else self
 
     def read(self) -> Buffer:
         """Read the bytes. A store may return a view that is not in memory yet."""
-        if self.data is not None:
-            return self.data
         return read_regular(self.path) if self.store is None else self.store.read(self.index)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastdecode._backends import registry, selection
-from fastdecode._backends.ranking import DEFAULT, MARK
+from fastdecode._backends.ranking import default_order
 from fastdecode._system import files as _files
 from fastdecode.cli.terminal import INTERRUPTED, Parser, count, progress, say, seconds
 from fastdecode.errors import BackendUnavailable, StoreError, UnknownBackend, visible
@@ -22,13 +22,12 @@ from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
 from fastdecode.measure import _run as engine
 from fastdecode.measure._collection import USUAL_LIMIT, USUAL_PIXELS
-from fastdecode.measure._recipes import RECIPES
-from fastdecode.measure._summary import sentences
 from fastdecode.measure.result import (
     OWN,
     PILLOW,
     PIPELINES,
     Library,
+    Pipeline,
     Result,
     label,
     machine,
@@ -38,7 +37,6 @@ from fastdecode.measure.result import (
 from fastdecode.types import REDUCES
 
 if TYPE_CHECKING:
-    from fastdecode.measure.result import Pipeline
     from fastdecode.types import Reduce
 
 _EXAMPLES = f"""\
@@ -46,7 +44,6 @@ examples:
   %(prog)s                    the six photos of the package
   %(prog)s photos/            images under a folder
   %(prog)s photos/ --limit 1000 --html page.html
-  %(prog)s photos/ --recipe trivialaugment
   %(prog)s a.jpg --backend opencv --backend simplejpeg
 
 Two things are measured. Decoding: from memory, in one thread. Training batches:
@@ -68,13 +65,11 @@ exit status: 0; 1 if no file could be decoded; 2 if an argument is wrong or
 there are no images; 130 after Ctrl-C, with the results so far"""
 
 _IN_BOTH = ("torchvision",)  # as a backend, too
-_SHORT_RUN_S = 25.0  # of timing, of the minute: processes also need time to start
-_SHORT_SECONDS = 2.0
+_SECONDS = 2.0
 
-_MARKS = {"json": MARK, "html": b"<!DOCTYPE html>\n<!-- fastdecode bench -->"}
+_WRITTEN = {"json": "Figures", "html": "Page"}
+_MARKS = {"json": b'{\n "schema": ', "html": b"<!DOCTYPE html>\n<!-- fastdecode bench -->"}
 """What the file of an option begins with: no other file is replaced."""
-
-"""The options that write a file, and the suffix of files that each of them may replace."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -114,13 +109,7 @@ def add_arguments(parser: Parser) -> None:
         "--seconds",
         type=seconds,
         metavar="S",
-        help="time each backend for at least S seconds in each table",
-    )
-    add(
-        "--recipe",
-        choices=RECIPES,
-        metavar="NAME",
-        help="make training batches by a recipe, with torchvision beside it: " + ", ".join(RECIPES),
+        help=f"time each backend for S seconds in each table (default: {_SECONDS:.0f})",
     )
     add("--no-train", action="store_true", help="make no training batches")
     add("--list", action="store_true", help="list the images and measure nothing")
@@ -162,14 +151,12 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         plan, notes = _plan(options, collection)
     except (FileNotFoundError, BackendUnavailable, StoreError, UnknownBackend) as error:
         parser.fail(error)
-    if options.json == "-":  # standard output must contain only the JSON
-        with redirect_stdout(sys.stderr):
-            result = _measure(plan, options, collection, notes)
-            _save_results(parser, options, result)
-        print(to_json(result))
-    else:
+    alone = options.json == "-"  # standard output must contain only the JSON
+    with redirect_stdout(sys.stderr if alone else sys.stdout):
         result = _measure(plan, options, collection, notes)
         _save_results(parser, options, result)
+    if alone:
+        print(to_json(result))
     if result.interrupted:
         return INTERRUPTED
     return 0 if _has_figures(result) else 1
@@ -179,17 +166,12 @@ def _collect(options: argparse.Namespace) -> files.Collection:
     """Find the images: all for ``--list``, else so many as are asked for, or as a minute allows."""
     asked = options.list or options.limit is not None
     limit = (options.limit or None) if asked else USUAL_LIMIT
-    pixels = None if asked or not _is_short(options) else USUAL_PIXELS
+    pixels = None if asked or options.seconds is not None else USUAL_PIXELS
     collection = files.collect(options.paths or [files.SAMPLES], limit=limit, pixels=pixels)
     if not options.paths:
         collection.samples = True
         collection.not_images = 0  # the licence file next to the samples
     return collection
-
-
-def _is_short(options: argparse.Namespace) -> bool:
-    """Return whether this run takes about a minute."""
-    return options.seconds is None
 
 
 def _has_figures(result: Result) -> bool:
@@ -209,9 +191,8 @@ def _plan(
         backends=tuple(dict.fromkeys(options.backend or _few(collection))),
         reduces=options.reduce or (1,),
         pipelines=pipelines,
-        recipe=options.recipe or "",
-        seconds=_SHORT_SECONDS if options.seconds is None else options.seconds,
-        within=_SHORT_RUN_S if _is_short(options) and options.limit is None else None,
+        seconds=_SECONDS if options.seconds is None else options.seconds,
+        visits=2 if options.seconds is None and options.limit is None else 3,
     )
     return plan, notes
 
@@ -224,7 +205,7 @@ def _few(collection: files.Collection) -> tuple[str, ...]:
     formats = Counter(photo.header.format for photo in collection.photos)
     [(kind, _)] = formats.most_common(1)
     off = {*selection.disabled(), "native"}
-    order = [name for name in DEFAULT.order(kind, 1) if name not in (PILLOW, *_IN_BOTH, *off)]
+    order = [name for name in default_order(kind, 1) if name not in (PILLOW, *_IN_BOTH, *off)]
     best = next((name for name in order if _works(name)), None)
     others = [name for name in _IN_BOTH if name not in off and _has(name)]
     return tuple(name for name in (PILLOW, best, *others) if name and name not in off)
@@ -252,8 +233,6 @@ def _pipelines(options: argparse.Namespace) -> tuple[tuple[Pipeline, ...], list[
         line = registry.pip_install("fastdecode[torch]")
         return (), [f"No training batches: PyTorch is not installed: {line}"]
     asked: set[str] = {OWN, "device", *(options.backend or PIPELINES)}
-    if options.recipe:
-        asked = {OWN, "torchvision"}
     if shutil.which("nvidia-smi") is None:
         asked.discard("device")
     notes = []
@@ -273,19 +252,14 @@ def _measure(
     notes: Sequence[str],
 ) -> Result:
     """Measure and print the result; after Ctrl-C, the result so far."""
-    result = Result(
-        measured=now(),
-        machine=machine(),
-        collection=collection.summary(),
-        settings={
-            "seconds": plan.seconds,
-            "seed": plan.seed,
-            "reduce": list(plan.reduces),
-            "limit": options.limit,
-            **({"recipe": options.recipe} if options.recipe else {}),
-        },
-    )
-    report.heading(result)
+    settings = {
+        "seconds": plan.seconds,
+        "seed": plan.seed,
+        "reduce": list(plan.reduces),
+        "limit": options.limit,
+    }
+    empty = Result(now(), machine(), collection.summary(), settings=settings)
+    report.show_heading(empty)
     sys.stdout.flush()  # before the progress on stderr
     found = engine.Run(notes=list(notes))
     interrupted = False
@@ -294,18 +268,16 @@ def _measure(
             engine.measure(collection.photos, plan, found, notify)
     except KeyboardInterrupt:
         interrupted = True
-    used = {one.backend for one in found.measurements()} | {
-        one.chosen for one in found.measurements()
-    }
+    figures = found.measurements()
+    used = {name for one in figures for name in (one.backend, one.chosen)}
     infos = [info for info in found.infos.values() if info.name in used]
     result = replace(
-        result,
+        empty,
         backends=tuple(Library(info.name, info.version, info.codec) for info in infos),
-        measurements=found.measurements(),
+        measurements=figures,
         notes=tuple(found.notes),
         interrupted=interrupted,
     )
-    result = replace(result, answer=sentences(result))
     report.show_result(result)
     return result
 
@@ -336,11 +308,7 @@ def _list_files(collection: files.Collection) -> None:
 
 
 def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
-    """Exit with status 2 if a recipe cannot be made, or a file that is asked for not written."""
-    if options.recipe and options.no_train:
-        parser.error("--recipe makes training batches, and --no-train forbids them")
-    for library in RECIPES[options.recipe].libraries if options.recipe else ():
-        parser.need(library, f"--recipe {options.recipe}", registry.pip_install(library))
+    """Exit with status 2 if a file that is asked for cannot be written."""
     if options.html:
         parser.need("jinja2", "--html", registry.pip_install("fastdecode[bench]"))
     written = {flag: path for flag in _MARKS if (path := getattr(options, flag)) not in (None, "-")}
@@ -365,12 +333,10 @@ def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -
             continue
         try:
             with _files.name_in_errors(place):
-                _files.write_text(place, _content(flag, result), _MARKS[flag])
+                _files.write_bytes(place, _content(flag, result).encode(), _MARKS[flag])
         except OSError as error:
             parser.fail(error)
-        say(f"{ {'json': 'Figures', 'html': 'Page'}[flag] }: {place}")
-    if not (options.html or result.interrupted):
-        say("For a page with charts: --html report.html")
+        say(f"{_WRITTEN[flag]}: {place}")
 
 
 def _content(flag: str, result: Result) -> str:

@@ -1,10 +1,9 @@
 """The pipelines from encoded images to training batches that the protocol ``train`` compares.
 
 All return batches of (images, labels), with images as float32 (N, 3, size, size): a random crop,
-resized, randomly flipped, and normalised with ImageNet's mean and standard deviation. For a recipe,
-images are what that makes, or lists of such batches, one for each view. Each pipeline follows its
-library's documentation, and reads the files or items itself. None applies the EXIF orientation.
-All need PyTorch.
+resized, randomly flipped, and normalised with ImageNet's mean and standard deviation. Each pipeline
+follows its library's documentation, and reads the files or items itself. None applies the EXIF
+orientation. All need PyTorch.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,8 +20,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from fastdecode.measure._recipes import MEAN, RECIPES, STD, Several
-from fastdecode.torch import DecodeDataset, Views
+from fastdecode.torch import DecodeDataset
 from fastdecode.torch import Loader as OwnLoader
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Pipeline
 
-SIZE = 224  # side in pixels of the images in a batch
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 _MEAN, _STD = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
@@ -45,23 +45,8 @@ class Setup(NamedTuple):
     samples: Sequence[tuple[Source, int]]  # with their labels
     batch: int
     workers: int
-    size: int  # side in pixels
+    size: int = 224  # side in pixels
     train: bool = True  # random crops in random order; else central crops in this order
-    recipe: str = ""  # the name in `RECIPES`
-
-
-def recipe_setup(
-    recipe: str, samples: Sequence[tuple[Source, int]], batch: int, workers: int
-) -> Setup:
-    """Return the setup of a recipe."""
-    known = RECIPES[recipe]
-    return Setup(samples, batch, workers, known.size, known.train, recipe)
-
-
-def _recipe_transform(setup: Setup, together: Callable[[list[Any]], Any]) -> Any:
-    """Return the transform of a recipe; `together` joins several views."""
-    made = RECIPES[setup.recipe].make()
-    return together(made) if isinstance(made, list) else made
 
 
 def _data(source: Source) -> Any:
@@ -73,8 +58,7 @@ class OwnDataset(DecodeDataset):
     """A dataset as users of this package write it."""
 
     def __init__(self, setup: Setup) -> None:
-        plain = RandomResizedCropFlipNormalize(setup.size)
-        super().__init__(_recipe_transform(setup, Views) if setup.recipe else plain)
+        super().__init__(RandomResizedCropFlipNormalize(setup.size))
         self.samples = setup.samples
 
     def __len__(self) -> int:
@@ -89,7 +73,7 @@ class OwnDataset(DecodeDataset):
 class Decoded(Dataset[tuple[Any, int]]):
     """A plain dataset that calls a function to make a tensor, or several, of each source."""
 
-    def __init__(self, setup: Setup, make: Callable[[Any], Any]) -> None:
+    def __init__(self, setup: Any, make: Callable[[Any], Any]) -> None:
         self._samples, self._make = setup.samples, make
 
     def __len__(self) -> int:
@@ -113,11 +97,7 @@ def draw_random_box(
             top = int(torch.randint(0, height - rows + 1, (1,), generator=generator))
             left = int(torch.randint(0, width - columns + 1, (1,), generator=generator))
             return left, top, left + columns, top + rows
-    columns, rows = width, height
-    if width / height < RATIO[0]:
-        rows = round(width / RATIO[0])
-    elif width / height > RATIO[1]:
-        columns = round(height * RATIO[1])
+    columns, rows = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
     left, top = (width - columns) // 2, (height - rows) // 2
     return left, top, left + columns, top + rows
 
@@ -144,41 +124,6 @@ def normalise(image: Image.Image) -> torch.Tensor:
     return (values - _MEAN) / _STD
 
 
-class PillowTransform:
-    """The baseline: decode the whole image, crop and resize it with Pillow."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __call__(self, data: Any) -> torch.Tensor:
-        return normalise(crop_with_pillow(open_with_pillow(data), self._size))
-
-
-class TorchvisionTransform:
-    """torchvision's v2 transforms, on tensors from its own decoder."""
-
-    def __init__(self, size: int) -> None:
-        from torchvision.transforms import v2
-
-        self._transform = torchvision_v2(
-            v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip()
-        )
-
-    def __call__(self, data: Any) -> torch.Tensor:
-        result: torch.Tensor = self._transform(decode_with_torchvision(data))
-        return result
-
-
-class RecipeTransform:
-    """A recipe as written, on the images that torchvision's datasets open with Pillow."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._transform = _recipe_transform(setup, Several)
-
-    def __call__(self, data: Any) -> Any:
-        return self._transform(open_with_pillow(data))
-
-
 def torchvision_v2(*crops: Any) -> Any:
     """Return a pipeline of crops, conversion to float and normalisation."""
     from torchvision.transforms import v2
@@ -198,7 +143,7 @@ def decode_with_torchvision(data: Any) -> torch.Tensor:
     return image
 
 
-def torch_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
+def torch_loader(setup: Any, dataset: Dataset[Any], **options: Any) -> Any:
     """Return PyTorch's DataLoader with persistent workers."""
     return DataLoader(
         dataset,
@@ -212,15 +157,8 @@ def torch_loader(setup: Setup, dataset: Dataset[Any], **options: Any) -> Any:
 
 
 def _own_loader(setup: Setup, **device: Any) -> Any:
-    shuffle = setup.train
-    return OwnLoader(
-        OwnDataset(setup), setup.batch, shuffle=shuffle, threads=setup.workers, **device
-    )
-
-
-def _torchvision_loader(setup: Setup) -> Any:
-    make = RecipeTransform(setup) if setup.recipe else TorchvisionTransform(setup.size)
-    return torch_loader(setup, Decoded(setup, make))
+    dataset = OwnDataset(setup)
+    return OwnLoader(dataset, setup.batch, shuffle=True, threads=setup.workers, **device)
 
 
 class OnDevice:
@@ -234,10 +172,33 @@ class OnDevice:
         torch.cuda.synchronize()  # the epoch ends when the last batch is there
 
 
+def _pillow_sample(size: int, data: Any) -> torch.Tensor:
+    """Decode the whole image, crop and resize it with Pillow: the baseline."""
+    return normalise(crop_with_pillow(open_with_pillow(data), size))
+
+
+def _torchvision_sample(transform: Any, data: Any) -> torch.Tensor:
+    """Apply transforms of torchvision's v2 to a tensor from its own decoder."""
+    result: torch.Tensor = transform(decode_with_torchvision(data))
+    return result
+
+
+def _pillow_loader(setup: Setup) -> Any:
+    return torch_loader(setup, Decoded(setup, partial(_pillow_sample, setup.size)))
+
+
+def _torchvision_loader(setup: Setup) -> Any:
+    from torchvision.transforms import v2
+
+    crop = v2.RandomResizedCrop(setup.size, antialias=True)
+    transform = torchvision_v2(crop, v2.RandomHorizontalFlip())
+    return torch_loader(setup, Decoded(setup, partial(_torchvision_sample, transform)))
+
+
 MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
     "fastdecode": _own_loader,
     "device": OnDevice,
-    "pillow": lambda setup: torch_loader(setup, Decoded(setup, PillowTransform(setup.size))),
+    "pillow": _pillow_loader,
     "torchvision": _torchvision_loader,
 }
 """The functions that make the loader of each pipeline; an iterator of a loader is an epoch."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import random
-import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,15 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from fastdecode._backends import registry
 from fastdecode._decode.api import decode
 from fastdecode._system.process import Child
-from fastdecode.errors import StoreError
 from fastdecode.measure import _check
 from fastdecode.measure.result import OWN
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from fastdecode.measure._check import Examination
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Measurement
@@ -51,55 +43,25 @@ class Processes:
         arguments: Mapping[str, Sequence[Any]],
         on_loss: Callable[[str, Exception], object],
     ) -> None:
-        self._target = target
         self._on_loss = on_loss
         self._children: dict[str, Child] = {}
-        self._arguments: dict[str, Sequence[Any]] = {}
-        self.start(arguments)
-
-    def start(self, arguments: Mapping[str, Sequence[Any]]) -> None:
-        """Start processes, and wait until they have imported their libraries or failed."""
-        self._arguments |= arguments
         try:
             for name, own in arguments.items():
-                self._children[name] = Child(self._target, *own)
-            for name in arguments:  # they import their libraries in parallel
-                self._receive(name)
+                self._children[name] = Child(target, *own)
+            self._answers(arguments)  # they import their libraries in parallel
         except BaseException:  # Ctrl-C must not leave processes behind
             self.close()
             raise
 
-    def restart(self, names: Sequence[str]) -> None:
-        """Start these processes anew, where they have not failed."""
-        again = {name: self._arguments[name] for name in names if name in self._children}
-        for name in again:
-            self._children.pop(name).close()
-        self.start(again)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names whose processes have not failed."""
-        return tuple(self._children)
-
-    def ask(self, name: str, method: str, *arguments: Any) -> Any:
-        """Call a method in one process; return None if the process has failed or fails now."""
-        return self.ask_all([name], method, *arguments).get(name)
-
-    def ask_all(self, names: Iterable[str], method: str, *arguments: Any) -> dict[str, Any]:
+    def ask(self, names: Iterable[str], method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method in several processes at once; return the answers by name."""
-        here = [name for name in names if name in self._children]
-        asked = [name for name in here if self._send(name, method, *arguments)]
-        answers = {name: self._receive(name) for name in asked}
-        return {name: value for name, (good, value) in answers.items() if good}
-
-    def ask_in_turn(
-        self, names: Sequence[str], chance: random.Random, method: str, *arguments: Any
-    ) -> dict[str, Any]:
-        """Call a method in one process after another, in random order: a round."""
-        answers: dict[str, Any] = {}
-        for name in chance.sample(names, len(names)):
-            answers |= self.ask_all([name], method, *arguments)
-        return answers
+        asked = [name for name in names if name in self._children]
+        for name in asked:
+            try:
+                self._children[name].send(method, *arguments)
+            except Exception as error:  # the message cannot be pickled, or the pipe is broken
+                self._remove(name, error)
+        return self._answers(asked)
 
     def close(self) -> None:
         """End all processes."""
@@ -108,40 +70,21 @@ class Processes:
         while self._children:
             self._children.popitem()[1].close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _send(self, name: str, method: str, *arguments: Any) -> bool:
-        try:
-            self._children[name].send(method, *arguments)
-        except Exception as error:  # the message cannot be pickled, or the pipe is broken
-            self._remove(name, error)
-            return False
-        return True
-
-    def _receive(self, name: str) -> tuple[bool, Any]:
-        """Wait for an answer; return (False, None) if the process fails."""
-        child, begun = self._children[name], time.monotonic()
-        late = threading.Timer(PATIENCE_S, child.kill)
-        late.daemon = True
-        late.start()
-        try:
-            return True, child.receive()
-        except Exception as error:  # the process has raised an error, has died, or was killed
-            was_killed = time.monotonic() - begun >= PATIENCE_S
-            late_error = TimeoutError(f"no answer within {PATIENCE_S:.0f} s")
-            self._remove(name, late_error if was_killed else error)
-            return False, None
-        finally:
-            late.cancel()
+    def _answers(self, names: Iterable[str]) -> dict[str, Any]:
+        """Wait for the answers of those that do not fail."""
+        found = {}
+        for name in [name for name in names if name in self._children]:
+            late = threading.Timer(PATIENCE_S, self._children[name].kill)
+            late.daemon = True
+            late.start()
+            try:
+                found[name] = self._children[name].receive()
+            except Exception as error:  # it has raised an error, has died, or was killed
+                too_late = TimeoutError(f"no answer within {PATIENCE_S:.0f} s")
+                self._remove(name, too_late if late.finished.is_set() else error)
+            finally:
+                late.cancel()
+        return found
 
     def _remove(self, name: str, error: Exception) -> None:
         self._children.pop(name).close()
@@ -149,15 +92,10 @@ class Processes:
 
 
 class BlockTimes(NamedTuple):
-    """The times of one block of images, in seconds."""
+    """The times of one block of images, in seconds: by the clock, and of all processors."""
 
-    # per image, in the order of the block; empty for a pipeline, whose images cannot be timed one
-    # by one
-    calls: tuple[float, ...]
-    # wall-clock and CPU time of the whole block
     wall: float
     cpu: float
-    peak_mb: float = 0.0  # peak memory so far, including workers
 
 
 class Decoder:
@@ -171,52 +109,32 @@ class Decoder:
         if backend != OWN:
             registry.load(backend)  # `BackendUnavailable`
 
-    def describe(self) -> BackendInfo | None:
-        """Return what the backend declares; None for the automatic choice."""
-        return None if self._name == OWN else registry.describe(self._name)
+    def describe(self) -> BackendInfo:
+        """Return what the backend declares."""
+        return registry.describe(self._name)
 
-    def digest(self, index: int, reduce: Reduce) -> bytes | None:
-        """Return the digest of a file's reference pixels; None if nothing reads it."""
-        try:
-            data = bytes(self._photos[index].read())
-        except (OSError, StoreError):  # the backends report this file as unreadable
-            return None
-        return _check.reference_digest(data, reduce)
-
-    def examine(self, index: int, reduce: Reduce, right: bytes | None) -> Examination:
+    def examine(self, index: int, reduce: Reduce) -> Examination:
         """Decode a file and compare its pixels."""
-        return _check.examine(self._photos[index], reduce, self._name, right)
+        return _check.examine(self._photos[index], reduce, self._name)
 
-    def chosen(self, indexes: Sequence[int], reduce: Reduce) -> str:
-        """Return the backend that `decode` tries first for most of these files."""
-        headers = [self._photos[index].header for index in indexes]
-        choices = filter(None, (_check.chosen(self._name, header, reduce) for header in headers))
-        return Counter(choice.name for choice in choices).most_common(1)[0][0]
-
-    def time(self, block: Sequence[int], reduce: Reduce, alone: bool) -> BlockTimes:
-        """Time the decoding of a block, image after image, by `decode` or a library `alone`."""
-        backend = _check.backend_argument(self._name)
-        photos = self._photos
-
-        def call(data: bytes, header: Header) -> object:
-            if alone and backend is not None:
-                return _check.decode_alone(data, header, reduce, backend)
-            return decode(data, reduce, backend=backend)
-
+    def time(self, block: Sequence[int], reduce: Reduce) -> BlockTimes:
+        """Time the decoding of a block, image after image: a library is called alone."""
+        photos = [self._photos[index] for index in block]
         # A store may return a view whose data is not in memory yet.
-        items = [(bytes(photos[index].read()), photos[index].header) for index in block]
-        calls, clock = [], time.perf_counter
+        items = [(bytes(photo.read()), photo.header) for photo in photos]
+        smallest = min(range(len(block)), key=lambda at: photos[at].pixels)
         with no_garbage_collection():
-            smallest = min(block, key=lambda index: photos[index].pixels)
             if photos[smallest].pixels < _LARGE:  # the caches hold data of another process
-                call(*items[list(block).index(smallest)])
-            cpu = time.process_time()
+                self._decode(*items[smallest], reduce)
+            cpu, start = time.process_time(), time.perf_counter()
             for data, header in items:
-                start = clock()
-                call(data, header)
-                calls.append(clock() - start)
-            cpu = time.process_time() - cpu
-        return BlockTimes(tuple(calls), sum(calls), cpu, _peak_mb())
+                self._decode(data, header, reduce)
+            return BlockTimes(time.perf_counter() - start, time.process_time() - cpu)
+
+    def _decode(self, data: bytes, header: Header, reduce: Reduce) -> object:
+        if self._name == OWN:
+            return decode(data, reduce)
+        return _check.decode_alone(data, header, reduce, self._name)
 
 
 class Trainer:
@@ -239,22 +157,19 @@ class Trainer:
         with no_garbage_collection():
             cpu, start = cpu_seconds(this), time.perf_counter()
             for batch, _ in self._loader:
-                images += len(batch[0] if isinstance(batch, list) else batch)  # several views
+                images += len(batch)
             wall = time.perf_counter() - start
             cpu = cpu_seconds(this) - cpu
         if images != len(block):
             raise RuntimeError(f"the pipeline returned {images} of {len(block)} images")
-        peaks = [_peak_mb(pid) for pid in family(this) if pid != this]
-        return BlockTimes((), wall, cpu, _peak_mb() + sum(peaks))
+        return BlockTimes(wall, cpu)
 
     def _make_loader(self, block: Sequence[int]) -> Iterable[Any]:
-        from fastdecode.measure._pipelines import MAKERS, SIZE, Setup, recipe_setup
+        from fastdecode.measure._pipelines import MAKERS, Setup
 
         samples = [(self._photos[index].source, index) for index in block]
-        task, name = self._task, cast("Any", self._task.backend)
-        if task.recipe:
-            return MAKERS[name](recipe_setup(task.recipe, samples, task.batch, task.workers))
-        return MAKERS[name](Setup(samples, task.batch, task.workers, SIZE))
+        setup = Setup(samples, self._task.batch, self._task.workers)
+        return MAKERS[cast("Any", self._task.backend)](setup)
 
 
 def _register(backends: Mapping[str, str]) -> None:
@@ -291,21 +206,3 @@ def cpu_seconds(pid: int) -> float:
             fields = (_PROC / str(member) / "stat").read_text().rpartition(")")[2].split()
             ticks += sum(int(field) for field in fields[11:15])  # own and waited-for children's
     return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
-
-
-def _peak_mb(pid: int | None = None) -> float:
-    """Return the peak resident memory of a process in 10^6 bytes; 0 if unknown.
-
-    On Linux, ``getrusage`` would be wrong: its value is at least the memory that the parent had
-    when it started this process. Windows has neither of the two sources.
-    """
-    with suppress(OSError):
-        lines = (_PROC / str(pid or "self") / "status").read_text().splitlines()
-        kib = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "0")
-        return int(kib) * 1024 / 1e6
-    try:
-        import resource
-    except ImportError:
-        return 0.0
-    unit = 1 if sys.platform == "darwin" else 1024
-    return 0.0 if pid else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

@@ -5,41 +5,37 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastdecode._backends import registry
 from fastdecode._system.processor import usable_cores
 from fastdecode.errors import BackendUnavailable
-from fastdecode.measure._cases import Case, Round, measurements
-from fastdecode.measure._check import Check, comparable_files, reason
+from fastdecode.measure._cases import Case, Round, comparable_files, measurements
+from fastdecode.measure._check import reason
 from fastdecode.measure._processes import DECODER, TRAINER, Processes
 from fastdecode.measure.result import OWN, Measurement, label
 
 if TYPE_CHECKING:
     from fastdecode.cli.terminal import Notify
     from fastdecode.measure._collection import Photo
+    from fastdecode.measure._processes import BlockTimes
     from fastdecode.measure.result import Pipeline
     from fastdecode.types import BackendInfo, Format, Reduce
 
 _BLOCK_FILES = 64
 _BLOCK_BYTES = 1 << 20  # a block takes about 10 ms to 100 ms for each backend
 _FEW = 8  # files: a smaller block ends before the processor's caches are warm
-_VISITS = 3  # times that each file is decoded, and epochs: the median ignores an interruption
-_MIN_VISITS = 2  # even if the time is over
-_SITTINGS = (
-    3  # equal parts with processes of their own: between these, too, a decoder's figure moves
-)
+_PROCESSES = 3  # of a decoder, one after the other: its figure moves between these, too
 
 _BATCH = 64  # images of 500 x 375 pixels; fewer if they are larger
 _MIN_BATCH = 4
 _USUAL_AREA = 500 * 375
 _BATCHES = 3  # of an epoch, per thread or worker: its start and end then count little
-_REFERENCE = "the reference for the pixels"
-_TRAIN_WEIGHT = 1.5  # of the time, compared with a case of decoding
 
 
 @dataclass(frozen=True)
@@ -49,13 +45,9 @@ class RunPlan:
     backends: tuple[str, ...] = ()  # to compare with `OWN`, which is always measured
     reduces: tuple[Reduce, ...] = (1,)
     pipelines: tuple[Pipeline, ...] = ()  # to make training batches; needs PyTorch
-    recipe: str = ""  # of the training batches; empty for a random crop, flip and normalisation
     every_format: bool = False  # else only the most frequent one
-    automatic: bool = False  # only backends that `decode` may choose without being told to
-    seconds: float = 0.5  # measure each configuration for at least this time
-    # about how many seconds all of the timing may take: then only two visits to each file, or two
-    # epochs, are certain; None for no limit
-    within: float | None = None
+    seconds: float = 0.5  # for each backend of a table, on average
+    visits: int = 3  # of each file, and epochs, at least: the median of 3 ignores an interruption
     seed: int = 0  # of the random order
 
 
@@ -90,7 +82,7 @@ def measure(
         if kind == "jpeg" or reduce == min(plan.reduces)  # only JPEGs are reduced by their decoders
     ]
     if plan.pipelines and formats:
-        tasks.append(replace(training_task(formats[0], photos), recipe=plan.recipe))
+        tasks.append(training_task(formats[0], photos))
     _Engine(photos, plan, found, notify).run(tasks)
 
 
@@ -127,139 +119,106 @@ def blocks(
 
 
 class _Engine:
-    """Measures case after case. All cases of decoding share one process per backend."""
+    """Measures case after case."""
 
     def __init__(self, photos: Sequence[Photo], plan: RunPlan, found: Run, notify: Notify) -> None:
         self._photos, self._plan, self._found, self._notify = photos, plan, found, notify
-        self._done = 0.0  # share of the run
-        self._share = 1.0  # of the present case
-        self._what = ""
+        self._done, self._total = 0, 1  # cases
 
     def run(self, tasks: Sequence[Measurement]) -> None:
         """Measure these settings in order, decoding first."""
-        weights = [_TRAIN_WEIGHT if task.protocol == "train" else 1.0 for task in tasks]
-        self._notify("starting", 0.0, 1.0)
-        names = (*self._plan.backends, OWN)
-        own = {name: (registry.targets(), self._photos, name) for name in names}
-        judge = {_REFERENCE: own[OWN]}  # says what the right pixels are
-        with (
-            Processes(DECODER, own, self._lose) as members,
-            Processes(DECODER, judge, self._lose) as reference,
-        ):
-            infos = members.ask_all(self._plan.backends, "describe")
-            self._found.infos.update(infos)
-            for task, weight in zip(tasks, weights, strict=True):
-                self._share = weight / sum(weights)
-                self._what = _describe(task)
-                if task.protocol == "train":
-                    members.close()
-                    self._train(task)
-                else:
-                    able = [name for name in infos if self._may_take_part(task, infos[name])]
-                    left = [name for name in (*able, OWN) if name in members.names]
-                    self._decode(task, left, members, reference)
-                self._done += self._share
+        self._total = len(tasks)
+        for task in tasks:
+            self._progress("starting", 0.0)
+            if task.protocol == "train":
+                self._train(task)
+            else:
+                self._decode(task)
+            self._done += 1
         self._progress("timing", 0.0)
 
-    def _may_take_part(self, task: Measurement, info: BackendInfo) -> bool:
-        """Return whether a backend is measured at a kind of work."""
-        if task.format not in info.formats:
-            return False
-        reduces = task.format != "jpeg" or task.reduce in info.reduces
-        return not self._plan.automatic or (info.exact and reduces)
-
-    def _lose(self, name: str, error: Exception) -> None:
-        """Note that a process has failed, and remove it from the case that is measured."""
-        case = self._found.cases[-1] if self._found.cases else None
-        if case is None and isinstance(error, BackendUnavailable):
-            return  # its library is not installed
-        why = reason(error)
-        shown = label(case.task.protocol if case else "decode", name)
-        self._found.notes.append(f"Not measured: {shown}: {why}")
-        if case:
-            case.remove(name, why)
-
     def _progress(self, doing: str, share: float) -> None:
-        done = min(1.0, self._done + share * self._share)
-        self._notify(f"{doing} {self._what}".strip(), done, 1.0)
+        self._notify(doing, self._done + share, self._total)
 
-    def _decode(
-        self,
-        task: Measurement,
-        names: Sequence[str],
-        members: Processes,
-        reference: Processes,
-    ) -> None:
+    def _decode(self, task: Measurement) -> None:
         """Check the files of a format at one reduction, and time them."""
-        case = Case(task, self._photos, {name: Check() for name in names})
+        case = Case(task, self._photos, {name: {} for name in (*self._plan.backends, OWN)})
         self._found.cases.append(case)
         order = random.Random(self._plan.seed).sample(case.indexes, len(case.indexes))
-        for done, index in enumerate(order):
-            self._progress("checking", 0.3 * done / len(order))
-            right = reference.ask(_REFERENCE, "digest", index, task.reduce)
-            if not reference.names:
-                reference.start({_REFERENCE: (registry.targets(), self._photos, OWN)})
-            answers = members.ask_all(names, "examine", index, task.reduce, right)
-            for name, finding in answers.items():
-                case.checks[name].add(index, finding)
-        read = {name: check.read for name, check in case.checks.items()}
-        case.compared, case.common = comparable_files(read)
-        if OWN in case.compared and case.common:
-            case.chosen = members.ask(OWN, "chosen", case.common, task.reduce) or ""
-        # People call libraries alone; where `decode` is to choose among them, it calls them.
-        self._time(case, members, task.reduce, not self._plan.automatic)
+        own = {name: (registry.targets(), self._photos, name) for name in case.checks}
+        with closing(Processes(DECODER, own, partial(self._lose, case))) as members:
+            infos = members.ask(self._plan.backends, "describe")
+            self._found.infos.update(infos)
+            for name in infos:
+                if task.format not in infos[name].formats:
+                    del case.checks[name]
+            for done, index in enumerate(order):
+                self._progress("checking", 0.3 * done / len(order))
+                found = members.ask([*case.checks], "examine", index, task.reduce)
+                for name, finding in found.items():
+                    case.checks[name][index] = finding
+        case.compared, case.common = comparable_files(case.checks)
+        self._time(case, DECODER, own, task.reduce)
 
     def _train(self, task: Measurement) -> None:
         """Time the pipelines on the files that all decoders read."""
         decoded = next(case for case in self._found.cases if case.task.format == task.format)
+        refused = {n: one for n, one in decoded.checks.get(OWN, {}).items() if one.refused}
         if not decoded.common:
             return
-        refused = decoded.checks[OWN].refused if OWN in decoded.checks else {}
         names = self._plan.pipelines
-        case = Case(task, self._photos, {name: Check(refused=refused) for name in names})
-        case.common, case.compared = decoded.common, names
+        case = Case(task, self._photos, dict.fromkeys(names, refused), names, decoded.common)
         self._found.cases.append(case)
-        self._progress("starting", 0.0)
         own: dict[str, tuple[object, ...]] = {
             name: (registry.targets(), self._photos, replace(task, backend=name)) for name in names
         }
-        with Processes(TRAINER, own, self._lose) as members:
-            self._time(case, members)
+        self._time(case, TRAINER, own)
 
-    def _time(self, case: Case, members: Processes, *arguments: object) -> None:
-        """Time rounds until every backend has enough time and every file enough visits."""
+    def _lose(self, case: Case, name: str, error: Exception) -> None:
+        """Note that a process has failed, and remove it from the case that is measured."""
+        note = f"Not measured: {label(case.task.protocol, name)}: {reason(error)}"
+        if note not in self._found.notes:
+            self._found.notes.append(note)
+        if isinstance(error, BackendUnavailable):  # nothing can be said of single files
+            case.checks.pop(name, None)
+        case.remove(name, reason(error))
+
+    def _time(
+        self, case: Case, target: str, own: Mapping[str, Sequence[object]], *arguments: object
+    ) -> None:
+        """Time rounds until the time is over and every file has had its visits."""
         if not case.common:
             return
         chance = random.Random(self._plan.seed)
-        train = case.task.protocol == "train"
         dealt = blocks(case.task, {n: self._photos[n].size for n in case.common}, chance)
-        if train:
-            self._progress("warming up", 0.1)
-            members.ask_in_turn(case.compared, chance, "time", dealt[0])
-        least, wanted = _MIN_VISITS * len(dealt), _VISITS * len(dealt)
-        within = math.inf if self._plan.within is None else self._plan.within * self._share
-        began, spent, sitting = time.monotonic(), 0.0, 0
-        sittings = 1 if train or self._plan.automatic else _SITTINGS
-        while case.compared:
-            rounds, over = len(case.rounds), (time.monotonic() - began) / within
-            enough = spent / self._plan.seconds if self._plan.seconds else 1.0
-            done = max(min(rounds / wanted, enough), min(rounds / least, over))
-            if done >= 1:
-                return
-            self._progress("timing", 0.3 + 0.7 * done)
-            block = dealt[rounds % len(dealt)]
-            if rounds % len(dealt) == 0 and (part := int(done * sittings)) > sitting:
-                sitting = part
-                members.restart(case.compared)
-                members.ask_in_turn(case.compared, chance, "time", block, *arguments)
-            times = members.ask_in_turn(case.compared, chance, "time", block, *arguments)
-            left = {name: times[name] for name in case.compared}  # without those that failed
-            if left:
-                case.rounds.append(Round(block, left))
-                spent += min(timed.wall for timed in left.values())
+        parts = 1 if case.task.protocol == "train" else _PROCESSES
+        done, spent = 0.0, 0.0
+        for part in range(1, parts + 1):
+            arrived = {name: own[name] for name in case.compared}
+            with closing(Processes(target, arrived, partial(self._lose, case))) as members:
+                self._progress("warming up", 0.3 + 0.7 * done)
+                _round(members, case, dealt[0], chance, arguments)
+                while case.compared and done < part / parts:
+                    self._progress("timing", 0.3 + 0.7 * done)
+                    block = dealt[len(case.rounds) % len(dealt)]
+                    times = _round(members, case, block, chance, arguments)
+                    if times:
+                        case.rounds.append(Round(block, times))
+                    spent += sum(timed.wall for timed in times.values())
+                    time = self._plan.seconds * len(case.compared)
+                    visits = len(case.rounds) / len(dealt) / self._plan.visits
+                    done = min(visits, spent / time if time else 1.0)
 
 
-def _describe(task: Measurement) -> str:
-    if task.protocol == "train":
-        return "training batches"
-    return task.format if task.reduce == 1 else f"{task.format} at 1/{task.reduce}"
+def _round(
+    members: Processes,
+    case: Case,
+    block: Sequence[int],
+    chance: random.Random,
+    arguments: Sequence[object],
+) -> dict[str, BlockTimes]:
+    """Time a block in one process after another, in random order, without those that fail."""
+    times: dict[str, BlockTimes] = {}
+    for name in chance.sample(case.compared, len(case.compared)):
+        times |= members.ask([name], "time", block, *arguments)
+    return {name: times[name] for name in case.compared}

@@ -6,8 +6,8 @@ are 10^6 bytes and 10^6 pixels. A program that reads the JSON should
 
 - reject a ``schema`` that it does not know: a field has changed its meaning or was removed;
 - ignore keys that it does not know: new fields do not change ``schema``;
-- identify a configuration by ``protocol``, ``format``, ``reduce``, ``backend``, ``workers``,
-  ``batch`` and ``recipe``, as `Measurement.key` does.
+- identify a configuration by ``protocol``, ``format``, ``reduce``, ``backend``, ``workers`` and
+  ``batch``, as `Measurement.key` does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 import fastdecode
 from fastdecode._system.processor import cpu_model, usable_cores
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON. It grows when a field changes its meaning or is removed."""
 
 OWN = "fastdecode"
@@ -117,23 +117,15 @@ class Measurement:
     backend: str = ""  # name of a backend, `OWN`, or a `Pipeline`; empty in a template for all
     workers: int = 1  # threads or worker processes of a pipeline
     batch: int = 0  # images per batch in "train"; fewer if they are large
-    recipe: str = ""  # in "train": the recipe, or empty for a random crop, flip and normalisation
     files: int = 0  # timed files: those that all backends of the group read
     # over the rounds, which are epochs in "train"; 0 if only the pixels were checked
     images_per_s: Spread = NOTHING
     # `images_per_s` divided by Pillow's, or by that of the fastest if Pillow was not timed; the
     # spread is that of the quotients within the rounds
     ratio: Spread = NOTHING
-    mb_per_s: float = 0.0  # encoded
-    megapixels_per_s: float = 0.0  # decoded, full-size
-    # 101 percentiles, 0 to 100, of the time for one image. Empty in "train", and if nothing was
-    # timed.
-    latency_ms: tuple[float, ...] = ()
     # processor time for 1000 images, including workers; 0 if the system does not report it
     cpu_s_per_1000: float = 0.0
-    peak_mb: float = 0.0  # peak memory, including libraries and workers; 0 if unknown
     chosen: str = ""  # the backend that `OWN` used for most files
-    fallbacks: int = 0  # files that it decoded with another backend than its first choice
     # files that were not decoded, with the reasons
     refused: dict[str, str] = field(default_factory=dict)
     differing: tuple[str, ...] = ()  # files whose pixels differ from Pillow's
@@ -143,10 +135,10 @@ class Measurement:
     max_difference: int = 0  # largest difference of a value from Pillow's, in levels of 255
 
     @property
-    def key(self) -> tuple[str, str, int, str, int, int, str]:
+    def key(self) -> tuple[str, str, int, str, int, int]:
         """The configuration. Measurements of two results with the same key can be compared."""
         setting = (self.protocol, self.format, self.reduce, self.backend)
-        return (*setting, self.workers, self.batch, self.recipe)
+        return (*setting, self.workers, self.batch)
 
 
 @dataclass(frozen=True)
@@ -159,7 +151,6 @@ class Result:
     backends: tuple[Library, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)  # seconds, seed and the other options
     measurements: tuple[Measurement, ...] = ()
-    answer: tuple[str, ...] = ()  # the findings in sentences
     notes: tuple[str, ...] = ()
     interrupted: bool = False  # whether it ended before everything was measured
 

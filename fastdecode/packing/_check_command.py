@@ -125,7 +125,7 @@ def _check_all(options: argparse.Namespace) -> _Tally:
             seen.ended = f"{reason(error)} (after {seen.total:,} of {len(store):,} images)"
     if options.csv:
         with files.name_in_errors(options.csv):
-            files.write_text(options.csv, csv_text(rows))
+            files.write_bytes(options.csv, csv_text(rows).encode())
     return seen
 
 

@@ -18,8 +18,7 @@ except ModuleNotFoundError as error:
         "Install it with: pip install 'fastdecode[ray]'"
     ) from error
 
-from fastdecode.ray._rows import Skipped
 from fastdecode.ray.decode import decode_images
 from fastdecode.ray.read import read_images
 
-__all__ = ["Skipped", "decode_images", "read_images"]
+__all__ = ["decode_images", "read_images"]

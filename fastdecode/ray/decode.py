@@ -9,20 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import ray.data
 
-from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.errors import FastDecodeError
-from fastdecode.ray._rows import (
-    JobOptions,
-    OnError,
-    Portion,
-    image_columns,
-    or_empty_table,
-    portions,
-)
+from fastdecode.ray._rows import Job, OnError, RowOptions, portions
 
 if TYPE_CHECKING:
-    from fastdecode.ray._rows import Skipped
-    from fastdecode.types import Box, Mode
+    from typing_extensions import Unpack
 
 
 def decode_images(
@@ -33,19 +24,12 @@ def decode_images(
     name: str | None = None,
     keep_bytes: bool = False,
     size: int | tuple[int, int] | None = None,
-    reduce: int = 1,
-    min_size: int | tuple[int, int] | None = None,
-    region: Box | None = None,
-    mode: Mode = "RGB",
-    orient: bool = False,
-    max_pixels: int | None = DEFAULT_MAX_PIXELS,
-    backend: str | None = None,
     on_error: OnError = "raise",
-    skipped: Skipped | None = None,
     num_cpus: int = 1,
     batch_size: int | None = None,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
+    **options: Unpack[RowOptions],
 ) -> ray.data.Dataset:
     """Decode a column of encoded images, from Parquet files or any other source.
 
@@ -58,15 +42,13 @@ def decode_images(
     output : str
         Name of the column for the images.
     name : str, optional
-        Column with the names of rows for errors and `skipped`. By default a row is named by a
-        digest of its bytes, and equal images count once.
+        Column with the names of rows for errors. By default a row is named by a digest of its
+        bytes.
     keep_bytes : bool
         Whether to keep `column` in the result.
     batch_size : int, optional
         Rows per call of a task; by default a whole block.
-    size, reduce, min_size, region, mode, orient, max_pixels, backend, on_error, skipped, num_cpus
-        As for `read_images`.
-    concurrency, ray_remote_args
+    size, on_error, num_cpus, concurrency, ray_remote_args, **options
         As for `read_images`.
 
     Returns
@@ -88,29 +70,17 @@ def decode_images(
     >>> decode_images(rows, "jpeg", size=224).take(1)[0]["image"].shape
     (224, 224, 3)
     """
-    options = JobOptions.checked(
-        size,
-        num_cpus,
-        reduce=reduce,
-        min_size=min_size,
-        region=region,
-        mode=mode,
-        orient=orient,
-        max_pixels=max_pixels,
-        backend=backend,
-        on_error=on_error,
-        skipped=skipped,
-    )
+    job = Job.checked(decode_images, size, num_cpus, on_error, options)
     if not isinstance(dataset, ray.data.Dataset):
         raise TypeError(f"dataset must be a ray.data.Dataset, not {type(dataset).__name__}")
     if output == column and keep_bytes:
         raise ValueError("output must differ from column if keep_bytes=True")
     return dataset.map_batches(
-        _Decode(column, name, output, keep_bytes, options),
+        _Decode(column, name, output, keep_bytes, job),
         batch_size=batch_size,
         batch_format="pyarrow",
         zero_copy_batch=True,
-        num_cpus=options.threads,
+        num_cpus=job.threads,
         concurrency=concurrency,
         **(ray_remote_args or {}),
     )
@@ -124,7 +94,7 @@ class _Decode:
     name: str | None
     output: str
     keep: bool
-    options: JobOptions
+    job: Job
 
     def __call__(self, table: Any) -> Iterator[Any]:
         sources = [_as_bytes(value) for value in _column(table, self.column)]
@@ -133,24 +103,14 @@ class _Decode:
         def name(at: int) -> str:
             return _digest(sources[at]) if names is None else str(names[at])
 
-        made = (
-            self._table(portion, table)
-            for portion in portions(sources, name, self.options)
-            if portion.kept
-        )
-        yield from or_empty_table(made, lambda nothing: self._table(nothing, table))
-
-    def _table(self, portion: Portion, table: Any) -> Any:
-        kept = portion.kept
-        whole = len(kept) == portion.stop - portion.start
-        rows = table.slice(portion.start, len(kept)) if whole else table.take(kept)
-        if not self.keep:
-            rows = rows.drop_columns([self.column])
-        for name, column in image_columns(portion, self.options, self.output).items():
-            if name in rows.column_names:
-                rows = rows.drop_columns([name])
-            rows = rows.append_column(name, column)
-        return rows
+        for start, stop, kept, columns in portions(sources, name, self.job, self.output):
+            whole = len(kept) == stop - start
+            rows = table.slice(start, len(kept)) if whole else table.take(kept)
+            replaced = {*columns} if self.keep else {*columns, self.column}
+            rows = rows.drop_columns([each for each in rows.column_names if each in replaced])
+            for each, column in columns.items():
+                rows = rows.append_column(each, column)
+            yield rows
 
 
 def _digest(source: Any) -> str:

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import ray
 
-from fastdecode._arguments import is_int
-from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
+from fastdecode._system.threads import map_in_order, map_in_threads
 from fastdecode.errors import FastDecodeError
-from fastdecode.ray._rows import (
-    JobOptions,
-    OnError,
-    Portion,
-    image_columns,
-    max_rows,
-    or_empty_table,
-    portions,
-)
-from fastdecode.stores import KINDS, open_store
+from fastdecode.ray._rows import Job, OnError, Portion, RowOptions, portions
+from fastdecode.stores import open_store
 from fastdecode.stores._scan import is_readable_file
 from fastdecode.stores.base import Store, StoreOptions
 from fastdecode.stores.concat import Concatenated
 from fastdecode.stores.locations import expand_wildcards
 
 if TYPE_CHECKING:
-    from fastdecode.ray._rows import Skipped
-    from fastdecode.types import Box, Mode
+    from typing_extensions import Unpack
 
 _BLOCK = 64 << 20
 """Bytes of pixels per task, if all images have one size: half of Ray's own limit."""
@@ -59,23 +48,15 @@ def read_images(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Store,
     *,
     size: int | tuple[int, int] | None = None,
-    reduce: int = 1,
-    min_size: int | tuple[int, int] | None = None,
-    region: Box | None = None,
-    mode: Mode = "RGB",
-    orient: bool = False,
-    max_pixels: int | None = DEFAULT_MAX_PIXELS,
-    backend: str | None = None,
     on_error: OnError = "raise",
-    skipped: Skipped | None = None,
     include_paths: bool = True,
     include_labels: bool | None = None,
     store_options: ReadOptions | None = None,
     num_cpus: int = 1,
-    read_threads: int | None = None,
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
+    **options: Unpack[RowOptions],
 ) -> ray.data.Dataset:
     """Read and decode images on a Ray cluster.
 
@@ -90,18 +71,12 @@ def read_images(
         Resize all images to this, in pixels; the aspect ratio is not kept, as in
         `ray.data.read_images`. The decoder first reduces a JPEG as far as both sides keep at least
         this size, or `min_size`.
-    reduce, min_size, region, mode, orient, max_pixels, backend
-        As for `fastdecode.decode`, with the modes ``"RGB"``, ``"L"`` and ``"RGBA"``. With `size`,
-        the region is resized, a `reduce` other than 1 is used as given, and a `min_size` of twice
-        the size comes closer to resizing the full image.
     on_error : {"raise", "skip", "return"}
         ``"raise"``: an image that is damaged or missing ends the job. ``"skip"``: it is left out,
-        and reported to `skipped` or else in the log. ``"return"``: a column ``error`` contains a
+        and reported in the log. ``"return"``: a column ``error`` contains a
         text for a bad row, and null for a good one; the image of a bad row is black, or has the
         shape (0, 0, 3) without `size`. Errors of access (permission, connection, time-out, server,
         disk, credentials) are retried where that helps, and then end the job.
-    skipped : Skipped, optional
-        Counts the rows that are left out.
     include_paths : bool
         Whether to add a column ``path``. PyTorch has no tensors of text, so `iter_torch_batches`
         needs False here, or `drop_columns`.
@@ -111,15 +86,17 @@ def read_images(
         Options of `open_store`, such as ``{"target_column": "species"}`` or ``{"kind": "tar"}``.
     num_cpus : int
         Cores per task, and its number of decoding threads. See Notes.
-    read_threads : int, optional
-        Threads per task that read ahead; by default 16 for URIs, where each read waits for the
-        network, and otherwise 0.
     concurrency : int, optional
         The most tasks at once, as in Ray.
     override_num_blocks : int, optional
         The number of tasks.
     ray_remote_args : mapping, optional
         More arguments for each task, such as ``{"memory": 2**30}``.
+    **options
+        reduce, min_size, region, mode, orient, max_pixels, backend: as for `fastdecode.decode`,
+        with the modes ``"RGB"``, ``"L"`` and ``"RGBA"``. With `size`, the region is resized, a
+        `reduce` other than 1 is used as given, and a `min_size` of twice the size comes closer to
+        resizing the full image.
 
     Returns
     -------
@@ -141,7 +118,7 @@ def read_images(
     -----
     A task reads and decodes its images, so no encoded bytes go through Ray's object store. It makes
     about 64 MB of pixels, or more if there would be over 1000 tasks and over 20 per core, and
-    yields them as they are done.
+    yields them as they are done. Behind URIs, it makes 16 requests at a time while it decodes.
 
     The default is one core per task, because it fits on every node, and processes do not wait for
     each other's GIL. With more cores fewer tasks run at a time, which takes less memory: that is
@@ -155,48 +132,25 @@ def read_images(
     ...     print(batch["image"].shape, batch["label"].tolist())
     torch.Size([6, 224, 224, 3]) [0, 0, 1, 1, 1, 1]
     """
-    options = JobOptions.checked(
-        size,
-        num_cpus,
-        reduce=reduce,
-        min_size=min_size,
-        region=region,
-        mode=mode,
-        orient=orient,
-        max_pixels=max_pixels,
-        backend=backend,
-        on_error=on_error,
-        skipped=skipped,
-    )
-    if read_threads is not None and not (is_int(read_threads) and read_threads >= 0):
-        raise ValueError(f"read_threads must be 0 or more, not {read_threads!r}")
+    job = Job.checked(read_images, size, num_cpus, on_error, options)
     store = _open_source(source, dict(store_options or {}))
-    task = _task(store, options, include_labels, read_threads, paths=include_paths)
+    first = _first_target(store)
+    labelled = first is not None if include_labels is None else include_labels
+    columns = [*(["label"] if labelled else []), *(["path"] if include_paths else [])]
+    if isinstance(store, Concatenated):
+        store.compare_keys()  # else each process would, by reading the index of every shard
+    # `put` starts Ray if it is not running.
+    task = _Read(ray.put(store), job, columns, _label_type(first))
     return ray.data.range(
-        len(store), override_num_blocks=override_num_blocks or _task_count(len(store), options)
+        len(store), override_num_blocks=override_num_blocks or _task_count(len(store), job)
     ).map_batches(
         task,
         batch_size=None,
         zero_copy_batch=True,
-        num_cpus=options.threads,
+        num_cpus=job.threads,
         concurrency=concurrency,
         **(ray_remote_args or {}),
     )
-
-
-def _task(
-    store: Store, options: JobOptions, labels: bool | None, threads: int | None, *, paths: bool
-) -> _Read:
-    """Decide what the tasks read, and put the store into Ray's object store."""
-    first = _first_target(store)
-    labelled = first is not None if labels is None else labels
-    columns = [*(["label"] if labelled else []), *(["path"] if paths else [])]
-    if threads is None:
-        threads = _REMOTE_THREADS if "://" in store.location else 0
-    if isinstance(store, Concatenated):
-        store.compare_keys()  # else each process would, by reading the index of every shard
-    # `put` starts Ray if it is not running.
-    return _Read(ray.put(store), options, columns, _label_type(first), threads)
 
 
 def _open_source(source: Any, options: dict[str, Any]) -> Store:
@@ -207,34 +161,10 @@ def _open_source(source: Any, options: dict[str, Any]) -> Store:
         return source
     if isinstance(source, (str, os.PathLike)):
         where = os.fspath(source)
-        if "://" in where or os.path.lexists(where) or not glob.has_magic(where):
-            return open_store(where, **options)
-        found = expand_wildcards(where)
-        if not found:  # the location may name shards with braces, which `glob` does not expand
-            return open_store(where, **options)
-        source = [path for path in found if is_readable_file(path)]
-    return _open_list([os.fspath(path) for path in source], options)
-
-
-def _open_list(paths: list[str], options: dict[str, Any]) -> Store:
-    """Open a list of shards, of files, or of URIs with a common beginning."""
-    from fastdecode.stores.file_list import open_list
-
-    kind = options.pop("kind", None)
-    shards = bool(paths) and all(path.lower().endswith(KINDS["tar"].suffixes) for path in paths)
-    if kind not in (None, "list") or (kind is None and shards):
-        return open_store(paths, kind, **options)
-    places = {urlsplit(path)[:2] if "://" in path else None for path in paths}
-    if places <= {None}:
-        return open_list(paths, **options)
-    place = next(iter(places))
-    if len(places) > 1 or place is None:
-        raise ValueError(
-            "all URIs must have the same beginning, up to the bucket: read the others in another "
-            "call"
-        )
-    root = f"{place[0]}://{place[1]}/"
-    return open_list([path[len(root) :] for path in paths], root=root, **options)
+        if "://" not in where and glob.has_magic(where) and not os.path.lexists(where):
+            found = list(filter(is_readable_file, expand_wildcards(where)))
+            source = found or where  # which may name shards with braces
+    return open_store(source, **options)
 
 
 def _first_target(store: Store) -> Any:
@@ -251,8 +181,8 @@ def _first_target(store: Store) -> Any:
     return None
 
 
-def _task_count(count: int, options: JobOptions) -> int:
-    rows = _ROWS if options.row_bytes is None else max(1, _BLOCK // options.row_bytes)
+def _task_count(count: int, job: Job) -> int:
+    rows = _ROWS if job.row_bytes is None else max(1, _BLOCK // job.row_bytes)
     cores = int(ray.cluster_resources().get("CPU", 1))
     wanted = max(-(-count // rows), min(count, cores * _TASKS_PER_CORE))
     most = min(max(_FEW_TASKS, cores * _MANY_PER_CORE), _MAX_TASKS)
@@ -260,9 +190,8 @@ def _task_count(count: int, options: JobOptions) -> int:
 
 
 class _Item(NamedTuple):
-    """An item that was read from a store."""
+    """An item that was read from a store: its image or its error, and the other columns."""
 
-    number: int
     source: Any
     path: str
     label: Any
@@ -273,49 +202,36 @@ class _Read:
     """The work of a task: read and decode items of a store.
 
     `store` is an object reference: the store is sent to each node once, and opened once in each
-    process. `threads` threads read ahead while images are decoded; with 0 nothing is read ahead.
+    process. If it is remote, the next items are read while some are decoded.
     """
 
     store: Any
-    options: JobOptions
+    job: Job
     columns: Sequence[str]
     labels: Any
-    threads: int
 
     def __call__(self, batch: Any) -> Iterator[Any]:
         """Yield tables of the items whose indices are in the column ``"id"``."""
-        made = self._tables(batch["id"].tolist())
-        yield from or_empty_table(made, lambda nothing: self._table(nothing, ()))
+        store, rows, indices = _store(self.store), self.job.max_rows, batch["id"].tolist()
+        parts = [indices[at : at + rows] for at in range(0, len(indices), rows)]
+        threads, ahead = (2, 2) if store.remote else (1, 1)
+        for items in map_in_order(partial(self._read, store), parts, threads, ahead):
+            names = [item.path for item in items]
+            sources = [item.source for item in items]
+            for portion in portions(sources, names.__getitem__, self.job):
+                yield self._table(portion, items)
 
-    def _tables(self, indices: list[int]) -> Iterator[Any]:
-        for items in self._read(indices):
-            sources, names = [item.source for item in items], [item.path for item in items]
-            for portion in portions(sources, names.__getitem__, self.options):
-                if portion.kept:
-                    yield self._table(portion, items)
-
-    def _read(self, indices: list[int]) -> Iterator[list[_Item]]:
-        store, rows = _store(self.store), max_rows(self.options)
-        portions = [indices[at : at + rows] for at in range(0, len(indices), rows)]
-        if not self.threads:
-            for portion in portions:
-                read = (self._items(store, group) for group in _group_items(store, portion))
-                yield _in_order(portion, read)
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            before: tuple[list[int], list[Any]] = [], []
-            for portion in portions:
-                groups = _group_items(store, portion)
-                begun = [pool.submit(self._items, store, group) for group in groups]
-                if before[0]:
-                    yield _in_order(before[0], (each.result() for each in before[1]))
-                before = portion, begun
-            if before[0]:
-                yield _in_order(before[0], (each.result() for each in before[1]))
-
-    def _items(self, store: Store, indices: list[int]) -> list[_Item]:
-        sources = store.read_group(indices)
-        return [self._item(store, *one) for one in zip(indices, sources, strict=True)]
+    def _read(self, store: Store, indices: list[int]) -> list[_Item]:
+        """Read items, those that lie together in one request, and return them in order."""
+        try:
+            groups = store.groups(indices)
+        except ITEM_ERRORS:  # raised again when such an item is read
+            groups = [[index] for index in indices]
+        threads = _REMOTE_THREADS if store.remote else 1
+        read = map_in_threads(threads, store.read_group, groups)
+        numbers = [index for group in groups for index in group]
+        found = dict(zip(numbers, (source for group in read for source in group), strict=True))
+        return [self._item(store, index, found[index]) for index in indices]
 
     def _item(self, store: Store, index: int, source: Any) -> _Item:
         path, label = f"item {index}", None
@@ -328,32 +244,18 @@ class _Read:
         except (FastDecodeError, OSError) as error:
             if not is_item_error(error):
                 raise
-            return _Item(index, error, path, None)
-        return _Item(index, source, source if isinstance(source, str) else path, label)
+            return _Item(error, path, None)
+        return _Item(source, source if isinstance(source, str) else path, label)
 
     def _table(self, portion: Portion, items: Sequence[_Item]) -> Any:
-        made = image_columns(portion, self.options)
-        columns = {"image": made.pop("image")}
         kept = [items[at] for at in portion.kept]
+        image, *error = portion.columns.items()
+        columns = dict([image])
         if "label" in self.columns:
             columns["label"] = _label_column([item.label for item in kept], self.labels)
         if "path" in self.columns:
             columns["path"] = pa.array([item.path for item in kept], pa.string())
-        return pa.table(columns | made)  # errors last
-
-
-def _group_items(store: Store, indices: list[int]) -> list[list[int]]:
-    """Group items by the requests that read them."""
-    try:
-        return store.groups(indices)
-    except ITEM_ERRORS:  # raised again when such an item is read
-        return [[index] for index in indices]
-
-
-def _in_order(indices: list[int], groups: Iterable[list[_Item]]) -> list[_Item]:
-    """Return items that were read in groups in the order of `indices`."""
-    found = {item.number: item for group in groups for item in group}
-    return [found[index] for index in indices]
+        return pa.table(columns | dict(error))
 
 
 def _store(reference: Any) -> Store:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils.data import get_worker_info
 
 from fastdecode._backends import selection
-from fastdecode._backends.selection import Preference, load_named
+from fastdecode._backends.selection import load_named
 from fastdecode._buffers import without_row
 from fastdecode._decode import api
 from fastdecode._decode.opening import info_of, open_rgb, with_pixels
@@ -44,7 +44,7 @@ class _CarriedBackend(NamedTuple):
     """The backend that `fastdecode.use` had set in the process that pickled a dataset."""
 
     process: int
-    preference: Preference
+    preference: str | None
 
 
 class _Resolved(NamedTuple):

@@ -1,4 +1,4 @@
-"""What decides when a call names no backend: `use`, the environment, the saved ranking."""
+"""What decides when a call names no backend: `use` and the environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from doubles import double, flat, own_registry  # noqa: F401
 
-from fastdecode import BackendUnavailable, Ranking, UnknownBackend, decode, register, use
+from fastdecode import BackendUnavailable, UnknownBackend, decode, register, use
 from fastdecode._backends import registry, selection
 from fastdecode.testing import drawing, encode
 
@@ -72,7 +72,7 @@ def test_use_as_a_context_ends_with_it() -> None:
         use("one")
         assert asked() == "one"
         use("three")
-        with use(Ranking({("png", 1): ("four",)})):
+        with use("four"):
             assert asked() == "four"
         assert asked() == "three"
         with use(None):
@@ -102,34 +102,6 @@ def test_wrong_preference_changes_nothing(preference: Any, error: type[Exception
         use(preference)
 
     assert asked() == "two"
-
-
-@pytest.mark.parametrize(
-    ("orders", "reduce", "expected"),
-    [
-        ({("png", 1): ("three", "two")}, 1, "three"),
-        ({("png", 1): ("three",)}, 4, "three"),
-        ({("png", 1): ("three",), ("png", 4): ("two",)}, 4, "two"),
-        ({("png", 4): ("two",)}, 1, "one"),
-        ({("jpeg", 1): ("two",)}, 1, "one"),
-        ({("png", 1): ("nobody", "broken", "four")}, 1, "four"),
-        ({("png", 1): ("inexact", "two")}, 1, "two"),
-        ({("png", 1): ()}, 1, "one"),
-        ({}, 1, "one"),
-    ],
-    ids=str,
-)
-def test_ranking_orders_by_format_and_reduce(orders, reduce: int, expected: str) -> None:
-    """The first usable name of the entry answers; what has no entry goes by the default.
-
-    A reduction without an entry goes by that of full size. Unknown and unusable names are passed
-    over, and so is a backend whose pixels differ.
-    """
-    register("broken", "no_such_module:Thing")
-    register("inexact", double(flat(9), exact=False))
-
-    with use(Ranking(orders)):
-        assert asked(reduce=reduce) == expected
 
 
 @pytest.mark.parametrize("disabled", ["one", "one,two", " one , two ", "one,nobody,,"])

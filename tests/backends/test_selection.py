@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from corpus import DATA, jpeg_backends, native_core, usable_backends
+from corpus import DATA, jpeg_backends, usable_backends
 from doubles import double, flat, own_registry  # noqa: F401
 from processes import answers
 from same import assert_same
 
-from fastdecode import DecodeError, Ranking, UnsupportedFormat, decode, probe, register, stats, use
-from fastdecode._backends import ranking, registry, selection
+from fastdecode import (
+    DecodeError,
+    UnsupportedFormat,
+    backends,
+    decode,
+    probe,
+    register,
+    stats,
+    use,
+)
+from fastdecode._backends import registry
+from fastdecode._backends.ranking import DEFAULT
 from fastdecode.testing import drawing, encode
 from fastdecode.types import Reduce
 
@@ -64,7 +74,7 @@ def test_strict_never_gives_other_pixels(name: str, reduce: Reduce) -> None:
 
 def test_default_order_imports_no_further_than_it_must() -> None:
     """Backends after the first usable one are not imported."""
-    order = ranking.DEFAULT.order("jpeg", 1)
+    order = DEFAULT["jpeg", 1]
     first = next(name for name in order if name in READERS)
     later = [name for name in registry.BUILTIN if name not in order[: order.index(first) + 1]]
 
@@ -168,23 +178,19 @@ def test_jpeg_is_reduced_by_a_decoder_that_can() -> None:
     register("plain", double(flat(1)))
     register("able", double(flat(2), reduces=frozenset({1, 2, 4, 8})))
 
-    with use(Ranking({("jpeg", 1): ("plain", "able"), ("png", 1): ("plain", "able")})):
-        assert_same(decode(JPEG), 1)
-        assert_same(decode(JPEG, 4), 2)
-        assert_same(decode(PNG, 4), 1)
+    assert_same(decode(JPEG), 1)
+    assert_same(decode(JPEG, 4), 2)
+    assert_same(decode(PNG, 4), 1)
     assert stats().fallbacks == {}
 
 
 @own
 def test_registering_is_noticed_at_once() -> None:
     """Registering a backend invalidates earlier choices."""
-    register("inferior", double(flat(1)))
-    assert_same(decode(PNG), 1)
-    register("better", double(flat(2)))
-
-    with use(Ranking({("png", 1): ("better", "inferior")})):
-        assert_same(decode(PNG), 2)
-    register("inferior", double(flat(3)), replace=True)
+    register("inexact", double(flat(1), exact=False))
+    register("mine", double(flat(2)))
+    assert_same(decode(PNG), 2)
+    register("mine", double(flat(3)), replace=True)
     assert_same(decode(PNG), 3)
 
 
@@ -203,15 +209,13 @@ def test_backends_left_out_are_named_in_the_error(monkeypatch: pytest.MonkeyPatc
     assert "Support(" not in str(caught.value)
 
 
-def test_a_region_goes_to_who_decodes_no_more() -> None:
-    """For a region, backends that decode only the region come first."""
-    native_core()
-    pytest.importorskip("simplejpeg")
-    header = probe(JPEG)
-    want = selection.Want("RGB", 1, strict=False, complete=True)
+def test_what_holds_the_gil_for_a_format_comes_last() -> None:
+    """In the default order; only backends that import PyTorch come behind it."""
+    held = {info.name: info.holds_gil for info in backends()}
+    for (format, _), names in DEFAULT.items():
+        order = [name for name in names if name not in ("torchcodec", "torchvision")]
+        holding = [name for name in order if format in held[name]]
 
-    with use(Ranking({("jpeg", 1): ("simplejpeg", "native")})):
-        whole = selection.first(None, header, want)
-        part = selection.first(None, header, want._replace(part=True))
-
-    assert (whole.name, part.name) == ("simplejpeg", "native")
+        assert order[len(order) - len(holding) :] == holding
+    assert held["pillow"] == ("jpeg2000",)
+    assert held["imagecodecs"] == ()

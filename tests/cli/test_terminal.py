@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpus import NO_RANKING, TESTS
+from corpus import TESTS
 from packed import make_source
 
 import fastdecode
@@ -29,7 +29,6 @@ COMMANDS = {
     "index": "fastdecode index shard.tar",
     "pack": "fastdecode pack source out.tar",
     "bench": f"fastdecode.bench {SAMPLES} --list",
-    "calibrate": "fastdecode calibrate source --no-save --seconds 0.01",
 }
 NAME = "=cmd|é\x1b[31m.jpg"
 
@@ -40,7 +39,7 @@ def started(
     """Run a program to its end."""
     # The package that is tested: the tree has no compiled core when the installed one is.
     package = str(Path(fastdecode.__file__).parents[1])
-    environment = {"FASTDECODE_RANKING": NO_RANKING, "PYTHONPATH": package, **variables}
+    environment = {"PYTHONPATH": package, **variables}
     return subprocess.run(
         words,
         stdout=out,
@@ -131,7 +130,7 @@ def test_control_c_while_it_is_imported(folder: Path, name: str) -> None:
     """Ctrl-C during any import ends the command silently with status 130."""
     code = _INTERRUPTED_IMPORT.replace("ARGUMENTS", repr(COMMANDS[name].split()))
     module = {
-        "info": "fastdecode._backends.ranking",
+        "info": "fastdecode._backends.selection",
         "help": "fastdecode.cli.terminal",
     }.get(name, "numpy")
     done = started([sys.executable, "-c", code.replace("MODULE", repr(module))], folder)
@@ -166,7 +165,7 @@ def test_names_beyond_the_locale(folder: Path, tmp_path: Path, variables: dict[s
         assert [row["key"] for row in csv.DictReader(file)] == ["ü/b.jpg", "ü/ä.jpg", "ü/ö.jpg"]
 
 
-@pytest.mark.parametrize("name", ["check", "pack", "index", "bench", "calibrate"])
+@pytest.mark.parametrize("name", ["check", "pack", "index", "bench"])
 def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -> None:
     """No control character of a file's name is printed, in a table or an error."""
     strange = tmp_path / "a\x1b]0;x\x07b"
@@ -178,7 +177,6 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
         "pack": "PYTHON fastdecode pack . ../out.tar",
         "index": "PYTHON fastdecode index *.tar --$'\\e'; PYTHON fastdecode index *.tar",
         "bench": "PYTHON fastdecode.bench .; PYTHON fastdecode.bench x*.tar",
-        "calibrate": "PYTHON fastdecode calibrate =*",
     }[name]
 
     done = shell(line, strange)
@@ -207,7 +205,6 @@ def test_progress_ends_at_its_total(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line of counted work shows the last count, however soon it comes after another."""
-    monkeypatch.setattr(terminal, "has_rich", lambda: False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with terminal.progress(counted=True) as notify:
         for done in range(2001):

@@ -18,7 +18,7 @@ from same import assert_same
 from scans import Scan, coefficients, segment, write
 
 from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
-from fastdecode._backends.ranking import DEFAULT
+from fastdecode._backends.ranking import default_order
 from fastdecode._formats import jpeg_stream
 from fastdecode.packing._survey import verify
 from fastdecode.testing import drawing, encode, photo
@@ -35,7 +35,7 @@ SEQUENTIAL = {kind: data for kind, data in KINDS.items() if kind != "progressive
 EOI = b"\xff\xd9"
 
 READERS, WARNERS = jpeg_backends(), jpeg_backends("warnings")
-FIRST = next(name for name in DEFAULT.order("jpeg", 1) if name in READERS)
+FIRST = next(name for name in default_order("jpeg", 1) if name in READERS)
 """What is chosen by itself first."""
 
 EXACT = [info.name for info in backends() if info.exact and info.name in READERS]

@@ -14,7 +14,6 @@ from fastdecode.cli import info
 from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _choice
 from fastdecode.gpu._choice import choose
-from fastdecode.gpu._devices import check_device
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import DevicePrefetcher, Loader
 
@@ -84,33 +83,25 @@ def test_each_device_has_an_instance_of_its_own() -> None:
 
     assert first is again is not second
     assert [each and each.device.index for each in (first, second)] == [0, 1]
+    assert _choice.load("one", CPU) is not first
+    assert "one" in _choice.names("cpu")
+
+
+class Broken(batch_double()):  # type: ignore[misc]
+    """A test double that fails."""
+
+    def __init__(self, device: Any, threads: int) -> None:
+        raise BackendUnavailable("its library needs a newer driver")
 
 
 @OWN
 def test_gpu_without_a_backend_says_what_to_install() -> None:
     """decode="gpu" without a usable backend names those that could be installed."""
-
-    class Broken(batch_double()):  # type: ignore[misc]
-        """A test double that fails."""
-
-        def __init__(self, device: Any, threads: int) -> None:
-            raise BackendUnavailable("its library needs a newer driver")
-
     register("broken", NoSingle, distribution="broken-gpu", batch=Broken)
 
     for decode in ("gpu", "broken"):
         with pytest.raises(BackendUnavailable, match="newer driver"):
             choose(CUDA, decode)
-
-
-@OWN
-def test_one_instance_a_device() -> None:
-    """A batch backend is created once per device."""
-    register("one", NoSingle, batch=batch_double())
-
-    assert _choice.load("one", CPU) is _choice.load("one", CPU)
-    assert _choice.load("one", CPU) is not _choice.load("one", CUDA)
-    assert "one" in _choice.names("cpu")
 
 
 @OWN
@@ -133,11 +124,6 @@ def test_a_device_that_it_does_not_know() -> None:
         _choice.load("one", torch.device("meta"))
     with pytest.raises(BackendUnavailable, match=r"one image at a time, on the CPU$"):
         _choice.load("single", CPU)
-
-
-def test_the_cpu_has_no_number() -> None:
-    """The name "cpu:0" also means the CPU, as for tensors."""
-    assert check_device("cpu:0") == CPU
 
 
 @OWN
@@ -163,13 +149,6 @@ def test_what_may_pass_is_not_remembered() -> None:
 @OWN
 def test_info_names_devices_and_what_decodes_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """``fastdecode info`` names devices, the batch backends that work, and why others do not."""
-
-    class Broken(batch_double()):  # type: ignore[misc]
-        """A test double that fails."""
-
-        def __init__(self, device: Any, threads: int) -> None:
-            raise BackendUnavailable("its library needs a newer driver")
-
     register("one", NoSingle, batch=batch_double())
     register("broken", NoSingle, batch=Broken)
     infos = [BackendInfo(name, True, "", "", devices=("cpu", "cuda")) for name in ("one", "broken")]

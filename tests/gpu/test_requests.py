@@ -1,4 +1,4 @@
-"""What a batch backend is asked for, what the CPU takes instead, and how the two join."""
+"""What a batch backend is asked for and tries out, what the CPU takes instead, how the two join."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from device_doubles import (  # noqa: F401
     NO_END,
     PHOTOS,
     array_of,
+    batch_double,
     decode_all,
     decode_and_mark,
     is_marked,
@@ -28,8 +29,9 @@ from device_doubles import (  # noqa: F401
 from PIL import Image as PillowImage
 from same import assert_same
 
-from fastdecode import DecodeError, FastDecodeError, decode, probe, stats
-from fastdecode._backends.batch_base import BatchItem
+from fastdecode import DecodeError, decode, decode_batch, probe, stats
+from fastdecode._backends.batch_base import BatchItem, try_out
+from fastdecode.errors import BackendUnavailable
 from fastdecode.gpu import _choice
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.testing._batch_backend import decode_together
@@ -178,19 +180,6 @@ def test_missing_data_is_found_before_a_device_shows_other_pixels(
     assert [type(image) for image in images] == [torch.Tensor, DecodeError, torch.Tensor]
 
 
-@pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 9), (17, 31)], ids=str)
-def test_a_grey_image_is_not_taken_for_missing_data(size: tuple[int, int]) -> None:
-    """An image that is really grey is decoded on the device: the CPU has seen all its codes."""
-    grey = encode(PillowImage.new("RGB", size, (128, 128, 128)))
-    double = register_double(decode_all)
-
-    [image] = together([grey])
-
-    assert double.asked == [1]
-    assert_same(array_of(image), decode(grey))
-    assert stats().fallbacks == {}
-
-
 def test_every_file_of_the_collection() -> None:
     """Every file gives its pixels or the error of `decode`, in its place."""
     register_double(decode_all)
@@ -199,17 +188,54 @@ def test_every_file_of_the_collection() -> None:
 
     images = together([path.read_bytes() for path in files])
 
-    for path, image in zip(files, images, strict=True):
-        alone = _decoded(path.read_bytes())
-        if isinstance(alone, np.ndarray):
-            found = array_of(image).reshape(alone.shape)
-            assert_same(found, alone, str(path))
+    [*alone] = decode_batch(files, on_error="return")
+    for path, image, expected in zip(files, images, alone, strict=True):
+        if isinstance(expected, np.ndarray):
+            assert_same(array_of(image).reshape(expected.shape), expected, str(path))
         else:
-            assert type(image) is type(alone), path
+            assert type(image) is type(expected), path
 
 
-def _decoded(data: bytes) -> Any:
-    try:
-        return decode(data)
-    except FastDecodeError as error:
-        return error
+def test_a_grey_image_is_not_taken_for_missing_data() -> None:
+    """An image that is really grey is decoded on the device: the CPU has seen all its codes."""
+    sizes = [(1, 1), (8, 8), (9, 9), (17, 31)]
+    greys = [encode(PillowImage.new("RGB", size, (128, 128, 128))) for size in sizes]
+    double = register_double(decode_all)
+
+    images = together(greys)
+
+    assert double.asked == [len(greys)]
+    assert_same([*map(array_of, images)], [*map(decode, greys)])
+    assert stats().fallbacks == {}
+
+
+def raise_always(items: Any, layout: str) -> Any:
+    raise OSError("no nvJPEG here")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (raise_always, "no nvJPEG here"),
+        (refusing(lambda _: True, decode_all), "does not say why"),
+        (
+            lambda items, layout: [image[:, 1:] for image in decode_all(items, layout)],
+            r"\(3, 95, 96\)",
+        ),
+    ],
+    ids=["raises", "refuses", "gives another shape"],
+)
+def test_what_decodes_nothing_is_unavailable(answer: Any, words: str) -> None:
+    """A library that decodes nothing raises an error at once, in its own words."""
+    with pytest.raises(BackendUnavailable, match=words):
+        try_out(batch_double(answer)(torch.device("cpu"), 1))
+
+
+def test_a_device_that_failed_is_not_unavailable() -> None:
+    """A device without memory is the device's error: a later attempt may succeed."""
+
+    def fail(items: Any, layout: str) -> Any:
+        raise torch.cuda.OutOfMemoryError("Tried to allocate 20 GiB")
+
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        try_out(batch_double(fail)(torch.device("cpu"), 1))

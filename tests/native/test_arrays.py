@@ -15,7 +15,7 @@ from PIL import Image
 from same import assert_same
 
 import fastdecode
-from fastdecode import DecodeError, FastDecodeError, Ranking, decode_batch, use
+from fastdecode import DecodeError, FastDecodeError, decode_batch, use
 from fastdecode.native._pool import Items
 from fastdecode.testing import drawing, encode
 
@@ -23,7 +23,6 @@ native_core()
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PLAIN = PHOTOS[0].read_bytes()
-NATIVE_FIRST = Ranking({("jpeg", 1): ["native"]})
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"mode": "L"},
@@ -113,12 +112,11 @@ def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
     # What is no JPEG goes the way of `decode` anyhow: a tenth of it is enough.
     items = [one.path for one in (*samples("jpeg_kinds", "malformed"), *samples("formats")[::10])]
     some = 50  # the pixels of all of them would take gigabytes
-    with use(NATIVE_FIRST):
-        for start in range(0, len(items), some):
-            part = items[start : start + some]
-            expected = one_by_one(part)
-            found = decode_batch([PLAIN, *part], threads=2, on_error="return")[1:]
-            assert_same(dict(zip(part, found, strict=True)), dict(zip(part, expected, strict=True)))
+    for start in range(0, len(items), some):
+        part = items[start : start + some]
+        expected = one_by_one(part)
+        found = decode_batch([PLAIN, *part], threads=2, on_error="return")[1:]
+        assert_same(dict(zip(part, found, strict=True)), dict(zip(part, expected, strict=True)))
 
     assert len(items) > made.count(True) > 10
     assert made.count(False) > 2
@@ -234,5 +232,4 @@ def test_the_first_error_is_raised() -> None:
     """The error names the item; with "return" it is in the place of the image."""
     torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
     items = [PLAIN, encoded_png(), torn, b"", PLAIN]
-    with use(NATIVE_FIRST):
-        check_errors(items)
+    check_errors(items)

@@ -303,8 +303,7 @@ def test_shards_are_reported_by_their_names(
 def test_error_starts_on_a_new_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a terminal without rich, an error starts on a new line after the progress."""
-    monkeypatch.setattr(terminal, "has_rich", lambda: False)
+    """On a terminal, an error starts on a new line after the progress."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     def failing() -> None:

@@ -16,7 +16,8 @@ from PIL import Image
 from same import assert_same
 
 from fastdecode import decode
-from fastdecode.ray import _rows
+from fastdecode.ray import _rows, decode_images, read
+from fastdecode.ray.decode import _Decode
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
@@ -25,13 +26,22 @@ SMOOTH = np.stack([X * 0.7, Y + 20 * np.sin(X / 9), 127 + 99 * np.cos(Y / 11)], 
 PHOTO = encode(Image.fromarray(SMOOTH))
 CUT = PHOTO[: len(PHOTO) // 2]
 UNREADABLE = Path("/proc/self/mem")
+pytestmark = [  # Ray sets these deprecated settings itself
+    pytest.mark.filterwarnings("ignore:`use_.*is deprecated:DeprecationWarning")
+]
 
 
 def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Portion]:
     """Return all portions."""
     names = [f"image {at}" for at in range(len(sources))]
-    checked = _rows.JobOptions.checked(size, options.pop("num_cpus", 1), **options)
-    return list(_rows.portions(sources, names.__getitem__, checked))
+    num_cpus, on_error = options.pop("num_cpus", 1), options.pop("on_error", "raise")
+    job = _rows.Job.checked(made, size, num_cpus, on_error, options)
+    return list(_rows.portions(sources, names.__getitem__, job))
+
+
+def images(portion: _rows.Portion) -> list[Any]:
+    """Return the images of a portion."""
+    return list(portion.columns["image"].to_numpy())
 
 
 def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:
@@ -52,8 +62,7 @@ def test_images_are_resized_as_pillow_does_it(
 
     (portion,) = made(sources, (190, 280), mode=mode, num_cpus=num_cpus)
 
-    assert portion.errors == [None] * 3
-    for image, data in zip(portion.images, sources, strict=True):
+    for image, data in zip(images(portion), sources, strict=True):
         expected = resized(data, (190, 280), mode=mode)
         assert image.shape == expected.shape
         assert np.abs(image.astype(int) - expected).max() <= 1
@@ -69,7 +78,7 @@ def test_a_jpeg_is_reduced_as_far_as_the_size_allows(
         (portion,) = made([PHOTO], (50, 70), **options)
 
         expected = resized(PHOTO, (50, 70), reduce=reduce)
-        assert np.abs(portion.images[0].astype(int) - expected).max() <= 1
+        assert np.abs(images(portion)[0].astype(int) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("disabled", ["", "native"])
@@ -86,7 +95,7 @@ def test_half_a_reduced_pixel_is_left_out(
     image = Image.fromarray(decode(data, reduce=2, mode=mode))
     assert image.size == (160, 100)
     expected = image.resize((160, 100), Image.Resampling.BILINEAR, box=(0, 0, 159.5, 99.5))
-    assert np.abs(portion.images[0].astype(int) - np.asarray(expected)).max() <= 1
+    assert np.abs(images(portion)[0].astype(int) - np.asarray(expected)).max() <= 1
 
 
 @pytest.mark.parametrize("disabled", ["", "native"])
@@ -101,7 +110,7 @@ def test_region_is_cut_before_the_resize(
     (portion,) = made([PHOTO], (75, 100), region=region, reduce=reduce)
 
     expected = resized(PHOTO, (75, 100), region=region)
-    assert np.abs(portion.images[0].astype(int) - expected).mean() < 1.5
+    assert np.abs(images(portion)[0].astype(int) - expected).mean() < 1.5
 
 
 def test_a_region_outside_names_the_image() -> None:
@@ -119,8 +128,8 @@ def test_the_orientation_is_applied_on_request() -> None:
     (portion,) = made([data], orient=True)
     (same,) = made([data], turned.shape[:2], orient=True)
 
-    assert_same(portion.images[0], turned)
-    assert_same(same.images[0], turned)
+    assert_same(images(portion)[0], turned)
+    assert_same(images(same)[0], turned)
 
 
 def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
@@ -130,10 +139,10 @@ def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
 
     portions = made([PHOTO, str(tmp_path / "one.jpg"), large, large, PHOTO], reduce=1)
 
-    assert [(each.start, each.stop) for each in portions] == [(0, 3), (3, 5)]
+    assert [(each.start, each.stop) for each in portions] == [(0, 4), (4, 5)]
     assert [at for each in portions for at in each.kept] == [0, 1, 2, 3, 4]
-    assert_same(portions[0].images[1], decode(PHOTO))
-    assert_same(portions[1].images[0], decode(large))
+    assert_same(images(portions[0])[1], decode(PHOTO))
+    assert_same(images(portions[0])[2], decode(large))
 
 
 def test_images_of_a_size_come_in_portions() -> None:
@@ -156,11 +165,12 @@ def test_a_damaged_image_is_a_row_with_an_error(bad: Any, size: int | None) -> N
     (portion,) = made([PHOTO, bad, PHOTO], size, on_error="return")
 
     assert portion.kept == [0, 1, 2]
-    assert portion.errors[0] is None is portion.errors[2]
-    assert "Error" in portion.errors[1] or "Unsupported" in portion.errors[1]
-    assert portion.images[1].shape == ((32, 32, 3) if size else (0, 0, 3))
-    assert not portion.images[1].any()
-    assert_same(portion.images[0], portion.images[2])
+    errors, (first, black, last) = portion.columns["error"].to_pylist(), images(portion)
+    assert errors[0] is None is errors[2]
+    assert "Error" in errors[1] or "Unsupported" in errors[1]
+    assert black.shape == ((32, 32, 3) if size else (0, 0, 3))
+    assert not black.any()
+    assert_same(first, last)
 
 
 @pytest.mark.parametrize("size", [None, 32])
@@ -170,7 +180,7 @@ def test_a_damaged_image_is_left_out(size: int | None, caplog: pytest.LogCapture
         (portion,) = made([CUT, PHOTO, "/nowhere/to/be.jpg"], size, on_error="skip")
 
     assert portion.kept == [1]
-    assert len(portion.images) == 1
+    assert len(images(portion)) == 1
     assert "left out image 0: " in caplog.text
     assert "1 more" in caplog.text
 
@@ -196,28 +206,15 @@ def test_a_row_of_a_later_portion_has_its_own_name(
 @pytest.mark.parametrize("bad", [None, 3, 68])
 def test_the_other_columns_follow_the_images(bad: int | None) -> None:
     """In a later portion, too, with a row left out before it, in it, or nowhere."""
-    task = pytest.importorskip("fastdecode.ray.decode")._Decode
-    options = _rows.JobOptions.checked(None, 1, on_error="skip")
+    job = _rows.Job.checked(decode_images, None, 1, "skip", {})
     photos = [CUT if at == bad else encode(drawing(9, 9)) for at in range(70)]
     table = pa.table({"jpeg": photos, "label": range(70)})
 
-    tables = list(task("jpeg", None, "image", False, options)(table))
+    tables = list(_Decode("jpeg", None, "image", False, job)(table))
 
     assert len(tables) == 2
     labels = [label for each in tables for label in each["label"].to_pylist()]
     assert labels == [at for at in range(70) if at != bad]
-
-
-def test_threads_that_read_are_as_many_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also none, for which URIs are no exception."""
-    fsspec, read = pytest.importorskip("fsspec"), pytest.importorskip("fastdecode.ray.read")
-    fsspec.filesystem("memory").pipe("/ray-threads/a.jpg", PHOTO)
-    monkeypatch.setattr(read.ray, "put", lambda store: store)
-    store, options = open_store("memory://ray-threads"), _rows.JobOptions.checked(8, 1)
-
-    tasks = [read._task(store, options, None, threads, paths=True) for threads in (0, 3, None)]
-
-    assert [task.threads for task in tasks] == [0, 3, 16]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL.*")
@@ -240,7 +237,7 @@ def test_every_malformed_file_is_a_row() -> None:
     portions = made(paths, 24, on_error="return", max_pixels=1_000_000)
 
     assert [at for each in portions for at in each.kept] == list(range(len(paths)))
-    assert any(error for each in portions for error in each.errors)
+    assert any(error for each in portions for error in each.columns["error"].to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -253,7 +250,6 @@ def test_every_malformed_file_is_a_row() -> None:
         ({"on_error": "drop"}, "on_error"),
         ({"num_cpus": 0.5}, "num_cpus"),
         ({"num_cpus": 0}, "num_cpus"),
-        ({"skipped": object()}, "on_error='skip'"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
@@ -262,15 +258,12 @@ def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
         made([], **options)
 
 
-@pytest.mark.filterwarnings("ignore:`use_.*is deprecated:DeprecationWarning")  # which Ray sets
 @pytest.mark.parametrize("on_error", ["skip", "return"])
-@pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("gone", ["folder", "files", "drive"])
 def test_a_folder_that_is_gone_on_a_node_ends_the_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str, threads: int, on_error: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str, on_error: Any
 ) -> None:
     """A node without the folder, at its first task or later, does not count images as missing."""
-    read = pytest.importorskip("fastdecode.ray.read")
     photos = tmp_path / "photos"
     photos.mkdir()
     for at in range(4):
@@ -278,8 +271,8 @@ def test_a_folder_that_is_gone_on_a_node_ends_the_task(
     sent = pickle.dumps(open_store(photos))
     monkeypatch.setattr(read.ray, "get", lambda _: pickle.loads(sent))
     monkeypatch.setattr(read, "_opened", {})
-    options = _rows.JobOptions.checked(16, 1, on_error=on_error)
-    tasks = [read._Read(OfNode(name), options, ["path"], None, threads) for name in "ab"]
+    job = _rows.Job.checked(read.read_images, 16, 1, on_error, {})
+    tasks = [read._Read(OfNode(name), job, ["path"], None) for name in "ab"]
     batch = {"id": np.arange(4)}
     assert sum(len(table) for table in tasks[0](batch)) == 4
 

@@ -54,8 +54,7 @@ def make_photos(folder: Path) -> Path:
 def environment(**variables: str) -> dict[str, str]:
     """Return the environment of a child process: 80 columns, and no preference for a backend."""
     kept = {name: value for name, value in os.environ.items() if name not in _SETTINGS}
-    nowhere = str(Path(__file__).with_name("no-such-ranking.json"))
-    return {**kept, "COLUMNS": str(TERMINAL), "FASTDECODE_RANKING": nowhere, **variables}
+    return {**kept, "COLUMNS": str(TERMINAL), **variables}
 
 
 def bench(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -71,25 +70,18 @@ def bench(*arguments: object, **variables: str) -> subprocess.CompletedProcess[s
     )
 
 
-def bench_result(*arguments: object, **variables: str) -> Result:
-    """Run the command and return the result that it prints as JSON."""
-    done = bench(*arguments, "--json", "-", **variables)
-    assert done.returncode == 0, done.stderr
-    return read_result(done.stdout)
-
-
 def read_result(text: str) -> Result:
     """Read the JSON of a result, whose keys are exactly the fields."""
     content = json.loads(text)
     assert content.pop("schema") == SCHEMA
     for one in content["measurements"]:
         one |= {name: Spread(**one[name]) for name in ("images_per_s", "ratio")}
-        one |= {name: tuple(one[name]) for name in ("latency_ms", "differing")}
+        one["differing"] = tuple(one["differing"])
     content["machine"] = Machine(**content["machine"])
     content["collection"] = CollectionSummary(**content["collection"])
     content["backends"] = tuple(Library(**one) for one in content["backends"])
     content["measurements"] = tuple(Measurement(**one) for one in content["measurements"])
-    content |= {name: tuple(content[name]) for name in ("answer", "notes")}
+    content["notes"] = tuple(content["notes"])
     return Result(**content)
 
 

@@ -23,9 +23,6 @@ DATA = TESTS / "data"
 CORPUS = Path(os.environ.get("FASTDECODE_CORPUS") or DATA).resolve()
 """The large collection if the environment names it, otherwise the small one in tests/data."""
 
-NO_RANKING = str(DATA / "there-is-no-ranking.json")
-"""Path at which the tests look for a saved ranking, so that yours cannot affect them."""
-
 REQUIRED = "FASTDECODE_REQUIRED_BACKENDS"
 """Environment variable that names, separated by commas, the backends that must be usable."""
 

@@ -63,7 +63,6 @@ def read(data, gray):
 _COMMAND = """#!/bin/sh
 case $1 in
 bench) set -- "$@" --seconds 0.02 --backend pillow --no-train ;;
-calibrate) set -- "$@" --seconds 0.1 ;;
 esac
 exec {python} -m fastdecode "$@"
 """
@@ -103,10 +102,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def prepare_folder(folder: Path) -> dict[str, str]:
-    """Put the files that pages name into a folder, and return the environment to run the pages in.
-
-    Rankings that a page measures are saved in that folder, and no other ranking is read.
-    """
+    """Put the files that pages name into a folder; return the environment to run the pages in."""
     (folder / "bin").mkdir(parents=True)
     with redirect_stdout(None):
         cli.main(["samples", str(folder)])
@@ -117,7 +113,6 @@ def prepare_folder(folder: Path) -> dict[str, str]:
     places = (str(folder), str(Path(fastdecode.__file__).parents[1]), os.environ.get("PYTHONPATH"))
     return {
         **os.environ,
-        "FASTDECODE_RANKING": str(folder / "ranking-of-this-machine.json"),
         "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
         "PYTHONPATH": os.pathsep.join(filter(None, places)),
         "RAY_ADDRESS": "local",  # not a cluster that already runs on this machine

@@ -47,11 +47,7 @@ def measurement(backend: str = "pillow", speed: float = 100.0, **options: Any) -
     figures: dict[str, Any] = {
         "images_per_s": spread(speed),
         "ratio": spread(speed / pillow, 0.01),
-        "mb_per_s": speed * 0.18,
-        "megapixels_per_s": speed * 0.9,
-        "latency_ms": tuple(1000 / speed * (0.5 + n / 100 + (n / 100) ** 8) for n in range(101)),
         "cpu_s_per_1000": 1000 / speed,
-        "peak_mb": 150.0,
         "chosen": "simplejpeg" if backend == OWN and options.get("protocol") != "train" else "",
     }
     return Measurement(**{**settings, **figures, "backend": backend, **options})
@@ -71,10 +67,9 @@ def decoding(reduce: int = 1) -> list[Measurement]:
 
 
 def training() -> list[Measurement]:
-    """Make training batches with every pipeline; single images have no latency."""
+    """Make training batches with every pipeline."""
     options: dict[str, Any] = {
-        "protocol": "train", "workers": 4, "batch": 64, "latency_ms": (),
-        "pillow": PIPELINES["pillow"],
+        "protocol": "train", "workers": 4, "batch": 64, "pillow": PIPELINES["pillow"],
     }  # fmt: skip
     return [measurement(name, speed, **options) for name, speed in PIPELINES.items()]
 

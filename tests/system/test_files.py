@@ -18,9 +18,7 @@ from store_cases import make
 
 from fastdecode import (
     ImageTooLarge,
-    Ranking,
     StoreError,
-    calibrate,
     decode,
     decode_batch,
     decode_file,
@@ -165,8 +163,6 @@ FOUND: dict[str, tuple[str, str, Callable[[Path], object]]] = {
         for name in ("p.tar", "p.rec", "p.csv", "p.tsv", "p.h5", "p.lmdb")
     },
     "folder of LMDB": ("", "store/data.mdb", lambda folder: folder / "store"),
-    "ranking": ("", "ranking.json", lambda folder: Ranking.load(folder / "ranking.json")),
-    "sample": ("", "s.jpg", lambda folder: calibrate([folder / "s.jpg"], seconds=0.1)),
 }
 """A store that is made, what of it a FIFO takes the place of, and how that is read."""
 
@@ -175,7 +171,7 @@ FOUND: dict[str, tuple[str, str, Callable[[Path], object]]] = {
 def test_a_fifo_in_place_of_a_file_is_refused(
     made: str, found: str, read: Callable[[Path], Any], tmp_path: Path
 ) -> None:
-    """Stores, their indexes, manifests and shards, rankings and samples must be regular files."""
+    """Stores, their indexes, manifests and shards must be regular files."""
     if found.endswith((".h5", ".lmdb", ".mdb")):
         pytest.importorskip("h5py" if found.endswith(".h5") else "lmdb")
     if made:
@@ -199,7 +195,6 @@ def test_a_fifo_in_place_of_a_file_is_refused(
         ("pack", "{pipe}", "{folder}/out.tar"),
         ("check", "{pipe}"),
         ("index", "{pipe}"),
-        ("calibrate", "{pipe}"),
         ("bench", "{pipe}"),
     ],
     ids=lambda command: command[0],

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import fastdecode
-from fastdecode import FastDecodeError, Geometry, Ranking, native, probe, stores, types
+from fastdecode import FastDecodeError, Geometry, native, probe, stores, types
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import (
     DecodeOptions,
@@ -122,7 +122,6 @@ def calls(folder: Path) -> dict[str, Call]:
         Call(fastdecode.use, preference=None),
         Call(fastdecode.stats),
         Call(fastdecode.register, name="never_used", backend="a:b", replace=True),
-        Call(Ranking.load, path=folder / "none.json"),
         Call(native.add_restart_markers, jpeg=JPEG),
         Call(Geometry.of_decode, header=header),
         Call(geometry.points, points=[(1, 2)]),

@@ -20,7 +20,6 @@ _CALLS = {
         "decode_batch([])",
         "decode_iter([])",
         'reduce_for(fastdecode.probe(b""), 1)',
-        "calibrate()",
         "stats()",
         'Geometry.of_decode(fastdecode.probe(b""))',
     ),
@@ -58,6 +57,7 @@ _OPTIONS = {
     "CropOptions": "fastdecode.torch.transforms.crops",
     "QualityOptions": "fastdecode.torch.transforms.crops",
     "StoreOptions": "fastdecode.stores.base",
+    "RowOptions": "fastdecode.ray._rows",
 }
 """Where the types of ``**options`` are."""
 

@@ -1,7 +1,4 @@
-"""The recipes that people train with, as their authors write them; `bench --recipe` measures them.
-
-Nothing here needs PyTorch before a recipe is made.
-"""
+"""The recipes that people train with, as their authors write them."""
 
 from __future__ import annotations
 
@@ -9,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-MEAN = (0.485, 0.456, 0.406)
-STD = (0.229, 0.224, 0.225)
+from fastdecode.measure._pipelines import MEAN, STD
 
 
 class TrainingRecipe(NamedTuple):
@@ -18,21 +14,10 @@ class TrainingRecipe(NamedTuple):
 
     make: Callable[[], Any]
     """Returns the pipeline, or a list of pipelines, one for each view."""
-    libraries: tuple[str, ...] = ("torchvision",)
     size: int = 224
     """The side in pixels of the images; of the first view, if there are several."""
     train: bool = True
     """Whether images come in random order."""
-
-
-class Several:
-    """Makes a list of views, as the classes of SimCLR and DINO do."""
-
-    def __init__(self, views: list[Any]) -> None:
-        self.views = views
-
-    def __call__(self, image: Any) -> list[Any]:
-        return [view(image) for view in self.views]
 
 
 def _reference(size: int, policy: str = "", erase: float = 0.0) -> Any:
@@ -108,18 +93,15 @@ def _clip() -> Any:
 
 # At magnitude 10, which the spread reaches, timm's posterize asks for 0 bits, which Pillow refuses.
 _M9 = "rand-m9-mstd0.5-mmax9-inc1"
-_TIMM = ("torchvision", "timm")
 RECIPES: dict[str, TrainingRecipe] = {
     "plain": TrainingRecipe(partial(_reference, 224)),
-    "trivialaugment": TrainingRecipe(partial(_reference, 176, "TrivialAugmentWide", 0.1), size=176),
+    "trivialaugment": TrainingRecipe(partial(_reference, 176, "TrivialAugmentWide", 0.1), 176),
     "randaugment": TrainingRecipe(partial(_reference, 224, "RandAugment")),
     "autoaugment": TrainingRecipe(partial(_reference, 224, "AutoAugment")),
     "augmix": TrainingRecipe(partial(_reference, 224, "AugMix")),
     "tensors": TrainingRecipe(_tensors),
-    "timm": TrainingRecipe(partial(_timm, color_jitter=0.4), _TIMM),
-    "timm-m9": TrainingRecipe(
-        partial(_timm, auto_augment=_M9, re_prob=0.25, re_mode="pixel"), _TIMM
-    ),
+    "timm": TrainingRecipe(partial(_timm, color_jitter=0.4)),
+    "timm-m9": TrainingRecipe(partial(_timm, auto_augment=_M9, re_prob=0.25, re_mode="pixel")),
     "simclr": TrainingRecipe(_simclr),
     "dino": TrainingRecipe(_dino),
     "clip": TrainingRecipe(_clip, train=False),
