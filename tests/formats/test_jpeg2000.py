@@ -212,9 +212,8 @@ def test_header_with_fewer_channels_is_damage() -> None:
         struct.pack(">IIHB", HEIGHT, WIDTH, 5, 7), struct.pack(">IIHB", HEIGHT, WIDTH, 3, 7)
     )
 
-    assert probe(fewer).channels == 3
     for backend in (None, "imagecodecs", "pillow"):
-        with pytest.raises(DecodeError):
+        with pytest.raises(FastDecodeError):
             decode(fewer, backend=backend)
 
 
