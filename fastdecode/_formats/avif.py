@@ -6,10 +6,12 @@ import io
 
 from PIL import AvifImagePlugin
 
-from fastdecode._formats import exif
-from fastdecode._formats.boxes import missing as missing  # noqa: PLC0414
+from fastdecode._formats import boxes, exif
 from fastdecode.errors import UnsupportedFormat
 from fastdecode.types import Buffer, Header
+
+_DELIMITER, _SEQUENCE = b"\x12\0", b"\x0a"  # the first bytes of OBUs
+_FILLING = b"\xff"
 
 
 def parse(data: Buffer) -> Header:
@@ -37,3 +39,39 @@ def _bits(data: Buffer) -> int:
     at = bytes(data).find(b"av1C")
     flags = data[at + 6] if at >= 0 else 0
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+
+
+def missing(data: Buffer) -> str:
+    """Return what the coded images lack; empty if nothing.
+
+    libavif scales the first image to the size that the container promises, which may be gigabytes.
+    """
+    words = boxes.missing(data)
+    if words:
+        return words
+    header, sides = parse(data), _coded_sides(boxes.primary(data))
+    if sides is None or (header.width <= sides[0] and header.height <= sides[1]):
+        return ""
+    return f"{header.width}x{header.height} are promised, {sides[0]}x{sides[1]} are coded"
+
+
+def _coded_sides(coded: bytes) -> tuple[int, int] | None:
+    """Return the width and height of an AV1 sequence header; None if it is of a rare kind.
+
+    AV1 bitstream specification, 5.3 (OBUs) and 5.5 (sequence header).
+    """
+    coded = coded.removeprefix(_DELIMITER)
+    if coded[:1] != _SEQUENCE:
+        return None
+    bits = f"{int.from_bytes(coded[2:34].ljust(32, _FILLING), 'big'):0256b}"
+    at = 10  # the profile, still_picture, reduced_still_picture_header, the level
+    if bits[4] == "0":
+        if bits[5:7] != "00":  # timing_info, initial_display_delay
+            return None
+        at = 12
+        for _ in range(int(bits[7:12], 2) + 1):  # operating points: a level above 7 has a tier
+            at += 17 + (int(bits[at + 12 : at + 17], 2) > 7)
+    across, down = (1 + int(bits[place : place + 4], 2) for place in (at, at + 4))
+    at += 8
+    width, height = bits[at : at + across], bits[at + across : at + across + down]
+    return int(width, 2) + 1, int(height, 2) + 1

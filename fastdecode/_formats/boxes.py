@@ -112,6 +112,19 @@ def missing(data: Buffer) -> str:
     return ""
 
 
+def primary(data: Buffer) -> bytes:
+    """Return the beginning of the coded data of the primary image, or of the first track.
+
+    It is empty if the image is made of others, as a grid is of tiles.
+    """
+    pitm = find(data, b"meta", b"pitm")
+    item = _integer(data, pitm.start + 4, 4 if data[pitm.start] else 2) if pitm else 0
+    for one, _, parts in _images(data):
+        if one == item or (one == 0 and data[8:12] != b"avif"):
+            return bytes(data[parts[0][0] : parts[0][1]])
+    return b""
+
+
 def _is_whole_hevc(coded: bytes, prefix: int) -> bool:
     """Return whether coded HEVC is complete NAL units, with a picture and no forbidden bytes.
 
