@@ -110,14 +110,6 @@ def test_path_is_a_type_error_that_says_what_to_write(function, instead: str, pa
     assert str(caught.value) == said
 
 
-@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
-@pytest.mark.parametrize("data", [JPEG, PNG, JPEG[:30]], ids=["jpeg", "png", "cut"])
-def test_bytes_are_no_path(wrap, data: bytes) -> None:
-    """`decode_file` of the bytes of an image raises a one-line error that names `decode`."""
-    with pytest.raises(TypeError, match=r"decode\(data\)"):
-        decode_file(wrap(data))
-
-
 WRONG_DATA = {
     "None": None,
     "int": 5,
@@ -140,19 +132,6 @@ def test_wrong_data_is_a_type_error(function, data) -> None:
     """Anything but one contiguous dimension of unsigned bytes raises a TypeError."""
     with pytest.raises(TypeError, match="data"):
         function(data)
-
-
-@pytest.mark.parametrize(
-    ("size", "dtype", "device"),
-    [((30, 45), "uint8", "cpu"), ((100,), "float32", "cpu"), ((100,), "uint8", "meta")],
-    ids=["2-D", "float", "elsewhere"],
-)
-def test_wrong_tensor_is_a_type_error(size: tuple[int, ...], dtype: str, device: str) -> None:
-    """Tensors of two dimensions or floats are refused like arrays, without a copy to the CPU."""
-    torch = pytest.importorskip("torch")
-
-    with pytest.raises(TypeError, match="data"):
-        decode(torch.zeros(*size, dtype=getattr(torch, dtype), device=device))
 
 
 WRONG_OPTIONS = [
@@ -260,19 +239,6 @@ def test_out_is_not_where_the_data_is(data: bytes) -> None:
     assert encoded.tobytes() == data
     image = decode(encoded, out=beside.reshape(HEIGHT, WIDTH, 3))
     assert_same(image, decode(data))
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_closed_mapping_is_named_by_its_place(threads: int) -> None:
-    """A buffer that was released before its turn raises an error that names the item."""
-    closed = mapped(JPEG)
-    closed.close()
-
-    for place in (0, 1):
-        items = [JPEG, JPEG]
-        items.insert(place, closed)
-        with pytest.raises(ValueError, match=rf"item {place}: .*closed"):
-            decode_batch(items, threads=threads)
 
 
 @pytest.mark.parametrize("integer", [int, np.int64, np.int32, np.uint8])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -48,20 +47,6 @@ def test_huge_arrays_are_not_kept() -> None:
     assert not np.shares_memory(huge, another)
     assert not np.shares_memory(huge, kept)
     assert borrow_memory((64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
-
-
-def test_threads_do_not_share() -> None:
-    """Each thread has its own memory."""
-    together = threading.Barrier(4)
-
-    def fill(number: int) -> bool:
-        array = borrow_memory((100, 100))
-        array[:] = number
-        together.wait(30)
-        return bool((array == number).all())
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(fill, range(4)))
 
 
 def region_files(backend: str) -> list[bytes]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cases import examples
 from corpus import outcome, usable_backends
-from encoded import LONG, SHORT, chunk, png
+from encoded import LONG, SHORT
 from forged import bmp, one_strip, packed, padded, pnm, run_lengths, tiff
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -731,30 +731,6 @@ def test_other_formats_are_refused_by_name(name: str) -> None:
     for call in (probe, decode):
         with pytest.raises(UnsupportedFormat, match=rf"^{name}\b.*{library}"):
             call(data)
-
-
-def test_jpeg_xl_of_floats_is_stored_only() -> None:
-    """The rule for floats holds in every format."""
-    imagecodecs = pytest.importorskip("imagecodecs")
-    image = noise(3, 32, "f")
-    data = imagecodecs.jpegxl_encode(image, lossless=True)
-
-    assert_same(decode(data, mode="stored"), image)
-    with pytest.raises(UnsupportedFormat, match="float"):
-        decode(data)
-
-
-@pytest.mark.parametrize("bits", [1, 2, 4])
-def test_png_of_few_bits_is_stored_as_it_is(bits: int) -> None:
-    """A grey PNG of few bits gives its samples in mode "stored", and not their levels."""
-    samples = noise(1, bits)
-    rows = packed(samples, bits)
-    line = len(rows) // HEIGHT
-    raw = b"".join(b"\0" + rows[at : at + line] for at in range(0, len(rows), line))
-    data = png(bits, 0, width=WIDTH, height=HEIGHT, data=zlib.compress(raw)) + chunk(b"IEND")
-
-    assert_decodes(data, samples[:, :, 0], mode="stored")
-    assert_decodes(data, rgb(samples, bits))
 
 
 LINEAR = base64.b64decode(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from corpus import native_core, samples
+from corpus import native_core
 from encoded import turned
 from PIL import Image
 from same import assert_same
 
 import fastdecode
-from fastdecode import DecodeError, FastDecodeError, decode_batch, use
+from fastdecode import FastDecodeError, decode_batch, use
 from fastdecode.native._pool import Items
 from fastdecode.testing import drawing, encode
 
@@ -84,12 +83,6 @@ def test_one_size_is_made_by_the_core(
     assert np.abs(batch.astype(int) - without).max() <= 1
 
 
-def encoded_png() -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(stream, "PNG")
-    return stream.getvalue()
-
-
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("threads", [2, 5])
 def test_arrays_are_those_of_decode(
@@ -105,21 +98,6 @@ def test_arrays_are_those_of_decode(
     assert_same(arrays, expected)
     assert all(array.flags.c_contiguous and array.flags.owndata for array in arrays)
     assert made == [True] * len(items)
-
-
-def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
-    """Damaged, grey, rotated and progressive files, and other formats, decode as before."""
-    # What is no JPEG goes the way of `decode` anyhow: a tenth of it is enough.
-    items = [one.path for one in (*samples("jpeg_kinds", "malformed"), *samples("formats")[::10])]
-    some = 50  # the pixels of all of them would take gigabytes
-    for start in range(0, len(items), some):
-        part = items[start : start + some]
-        expected = one_by_one(part)
-        found = decode_batch([PLAIN, *part], threads=2, on_error="return")[1:]
-        assert_same(dict(zip(part, found, strict=True)), dict(zip(part, expected, strict=True)))
-
-    assert len(items) > made.count(True) > 10
-    assert made.count(False) > 2
 
 
 @pytest.mark.parametrize(
@@ -202,34 +180,3 @@ def test_images_go_into_out(made: list[bool]) -> None:
     assert all(np.shares_memory(array, one) for array, one in zip(arrays, out, strict=True))
     assert_same([*out], [fastdecode.decode(PLAIN)] * 3)
     assert made == [True] * 4
-
-
-def check_errors(items: list[Any]) -> None:
-    """Check errors of item 2, which is truncated, and item 3, which has no bytes."""
-    with pytest.raises(DecodeError, match="item 2: "):
-        decode_batch(items, threads=2)
-
-    found = decode_batch(items, threads=2, on_error="return")
-
-    assert [type(one) for one in found] == [
-        np.ndarray,
-        np.ndarray,
-        DecodeError,
-        DecodeError,
-        np.ndarray,
-    ]
-    with pytest.raises(TypeError, match="item 1: "):
-        decode_batch([PLAIN, 3, PLAIN], threads=2)
-    with pytest.raises(FileNotFoundError):
-        decode_batch([PLAIN, "no such file"], threads=2)
-    with pytest.raises(ValueError, match="item 0: region"):
-        decode_batch([PLAIN, PLAIN], threads=2, region=(0, 0, 10_000, 1))
-    with pytest.raises(fastdecode.ImageTooLarge, match="item 0: "):
-        decode_batch([PLAIN, PLAIN], threads=2, max_pixels=10)
-
-
-def test_the_first_error_is_raised() -> None:
-    """The error names the item; with "return" it is in the place of the image."""
-    torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
-    items = [PLAIN, encoded_png(), torn, b"", PLAIN]
-    check_errors(items)

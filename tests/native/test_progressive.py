@@ -13,7 +13,7 @@ from instructions import with_each
 from processes import answers, resident
 from same import assert_same
 
-from fastdecode import DecodeError, UnsupportedFormat, decode, decode_batch, probe
+from fastdecode import DecodeError, UnsupportedFormat, decode, probe
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import REDUCES
 
@@ -73,18 +73,6 @@ def test_every_set_of_instructions_gives_the_same() -> None:
     for quality in (50, 100):
         data = encode(photo(200, 150), progressive=True, quality=quality)
         with_each(partial(check, data, random.Random(quality), 3))
-
-
-def test_batches_take_it(tmp_path: Path) -> None:
-    """`decode_batch` decodes and resizes it in the core's own threads, by the core itself."""
-    paths = [tmp_path / f"{number}.jpg" for number in range(4)]
-    for number, path in enumerate(paths):
-        path.write_bytes(progressive(90 + number, 70))
-    images = decode_batch([*paths], backend="native")
-    batch = decode_batch([*paths], size=48, backend="native")
-
-    assert (len(images), batch.shape) == (4, (4, 48, 48, 3))
-    assert_same(images, [decode(path.read_bytes(), backend="pillow") for path in paths])
 
 
 # ---- damage ----

@@ -157,14 +157,6 @@ def test_metadata_keeps_its_bytes_and_its_order() -> None:
     assert fastdecode.probe(add_restart_markers(data)).orientation == 6
 
 
-def test_no_segment_is_added() -> None:
-    """A file without JFIF and Adobe segments gets none."""
-    data = encode(drawing(40, 30))
-    bare = data[:2] + data[next(s for s in segments(data) if s.marker == 0xDB).start :]
-
-    assert kept(check(bare)) == []
-
-
 def test_any_part_decodes_alike() -> None:
     """Regions of the repacked file equal those of the original, with any backend."""
     data = PHOTOS[1].read_bytes()
@@ -210,13 +202,6 @@ def test_damage_is_not_hidden(kind: str) -> None:
     assert refused > 50
 
 
-def test_what_follows_the_end_is_dropped() -> None:
-    """Bytes after the end marker, such as an MPO's second image, are dropped."""
-    data = encode(drawing(40, 30))
-
-    assert add_restart_markers(data + b"\0" * 100 + data) == add_restart_markers(data)
-
-
 def test_late_adobe_segment_is_refused() -> None:
     """An Adobe segment after the data, which would change the colours, is refused."""
     data = encode(drawing(40, 30), progressive=True)
@@ -245,15 +230,6 @@ def test_limits_are_kept() -> None:
     last = data[data.rindex(b"\xff\xc4") : -2]
     with pytest.raises((DecodeError, UnsupportedFormat)):
         add_restart_markers(data[:-2] + last * 600 + EOI)
-
-
-def test_restart_markers_takes_any_buffer() -> None:
-    """Bytes, a bytearray, a view and an array give the same new file."""
-    new = add_restart_markers(PHOTO)
-
-    for given in (bytearray(PHOTO), memoryview(PHOTO), np.frombuffer(PHOTO, np.uint8)):
-        assert add_restart_markers(given) == new
-    assert_same(decode(new), decode(PHOTO))
 
 
 def test_restart_markers_refuses_in_the_packages_words(tmp_path: Path) -> None:
