@@ -41,7 +41,7 @@ def _bits(data: Buffer) -> int:
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
 
 
-def missing(data: Buffer) -> str:
+def missing(data: Buffer, header: Header) -> str:
     """Return what the coded images lack; empty if nothing.
 
     libavif scales the first image to the size that the container promises, which may be gigabytes.
@@ -49,7 +49,7 @@ def missing(data: Buffer) -> str:
     words = boxes.missing(data)
     if words:
         return words
-    header, sides = parse(data), _coded_sides(boxes.primary(data))
+    sides = _coded_sides(boxes.primary(data))
     if sides is None or (header.width <= sides[0] and header.height <= sides[1]):
         return ""
     return f"{header.width}x{header.height} are promised, {sides[0]}x{sides[1]} are coded"

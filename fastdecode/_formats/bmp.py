@@ -45,12 +45,12 @@ def parse(data: Buffer) -> Header:
     return Header("bmp", *image.size, len(image.mode))
 
 
-def missing(data: Buffer) -> str:
+def missing(data: Buffer, header: Header) -> str:
     """Return what a run-length coded BMP lacks at its end; empty if nothing, or if not coded so.
 
     Zeros in place of its data mean empty rows. Its last code is 0, 1, and few zeros follow it.
     """
-    if parse(data).coding != "rle":
+    if header.coding != "rle":
         return ""
     end = bytes(data).rstrip(b"\0")
     if len(data) - len(end) > _MAX_END and not end.endswith(_END):

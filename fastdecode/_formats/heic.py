@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from fastdecode._formats.boxes import missing as missing  # noqa: PLC0414
+from fastdecode._formats import boxes
 from fastdecode.errors import UnsupportedFormat
 from fastdecode.types import Buffer, Color, Header
 
@@ -24,3 +24,8 @@ def parse(data: Buffer) -> Header:
     color: Color = "gray" if channels < 3 else "ycc"
     bits = cast("int", image.info["bit_depth"])
     return Header("heic", *image.size, channels, bits, color=color)
+
+
+def missing(data: Buffer, _: Header) -> str:
+    """Return what the coded images lack; empty if nothing."""
+    return boxes.missing(data)

@@ -65,7 +65,7 @@ def check_container(data: Buffer, header: Header) -> Buffer:
     if form not in _MISSING_IN:
         return data
     try:
-        words = _module(form).missing(data)
+        words = _module(form).missing(data, header)
         if not words:
             return _module(form).without_padding(data) if form == "tiff" else data
     except (IndexError, OverflowError, struct.error):

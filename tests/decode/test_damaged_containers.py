@@ -23,7 +23,7 @@ from encoded import (
 from PIL import Image
 from same import assert_same
 
-from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode
+from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode, probe
 from fastdecode._backends import libtiff
 from fastdecode._formats import boxes, tiff
 from fastdecode.testing import drawing, encode
@@ -302,8 +302,8 @@ def test_tiff_fields_of_more_bytes_than_the_file() -> None:
         struct.pack("<HHI", 305, ASCII, 200), struct.pack("<HHI", 305, ASCII, len(data) - 300)
     )
 
-    assert not tiff.missing(data)
-    assert "field 700" in tiff.missing(again)
+    assert not tiff.missing(data, probe(data))
+    assert "field 700" in tiff.missing(again, probe(again))
 
 
 def _compressed(kind: str) -> bytes:

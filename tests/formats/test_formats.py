@@ -273,8 +273,8 @@ def test_a_short_strip_is_found_before_decoding(planar: bool) -> None:
             for each in (short, tuple(sizes))
         )
         said = f"strip {index} of the TIFF has {size - 1} of {size} bytes"
-        assert tiff_header.missing(data) == said
-        assert not tiff_header.missing(whole)
+        assert tiff_header.missing(data, probe(data)) == said
+        assert not tiff_header.missing(whole, probe(whole))
 
 
 def test_a_part_beyond_the_end_is_found_before_decoding() -> None:
@@ -282,9 +282,9 @@ def test_a_part_beyond_the_end_is_found_before_decoding() -> None:
     data = tiff(noise(3, 8), 8, 2, zipped=True)
     end = max(start + size for start, size in strips(data))
 
-    assert not tiff_header.missing(data)
+    assert not tiff_header.missing(data, probe(data))
     moved = data.replace(struct.pack("<I", end - 16), struct.pack("<I", len(data) - 15))
-    assert "past its" in tiff_header.missing(moved)
+    assert "past its" in tiff_header.missing(moved, probe(moved))
 
 
 @pytest.mark.parametrize("backend", [None, "pillow", "tifffile"])
@@ -688,8 +688,9 @@ def test_pnm_of_any_white(maxval: int, color: bool, plain: bool, comment: bytes)
 @pytest.mark.parametrize(("last", "whole"), [(25, False), (26, True), (250, True), (0, True)])
 def test_a_plain_pnm_may_end_in_a_number_that_is_whole(last: int, whole: bool) -> None:
     """A number at the end, without white space, is an error if one more digit would fit."""
-    assert (pnm_header.missing(b"P2 2 1 250 7 %d" % last) == "") == whole
-    assert pnm_header.missing(b"P2 2 1 250 7 %d\n" % last) == ""
+    for end in (b"", b"\n"):
+        data = b"P2 2 1 250 7 %d" % last + end
+        assert (pnm_header.missing(data, probe(data)) == "") == (whole or end == b"\n")
 
 
 @pytest.mark.parametrize(
