@@ -13,7 +13,7 @@ from instructions import with_each
 from processes import answers, resident
 from same import assert_same
 
-from fastdecode import DecodeError, UnsupportedFormat, decode, probe
+from fastdecode import DecodeError, decode, probe
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import REDUCES
 
@@ -76,26 +76,6 @@ def test_every_set_of_instructions_gives_the_same() -> None:
 
 
 # ---- damage ----
-
-
-@pytest.mark.parametrize("end", [b"", b"\xff\xd9"], ids=["cut", "closed"])
-@pytest.mark.parametrize(
-    "options", [{}, {"reduce": 8}, {"region": (8, 0, 64, 24)}, {"mode": "L"}], ids=str
-)
-def test_a_cut_file_never_lies(options: dict[str, Any], end: bytes) -> None:
-    """Whatever is cut off: an error, or the pixels of the whole file."""
-    data = progressive(72, 56)
-    whole = decode(data, backend="native", **options)
-    refused = 0
-    for size in range(probe(data).scan_offset, len(data), 3):
-        try:
-            image = decode(data[:size] + end, backend="native", **options)
-        except (DecodeError, UnsupportedFormat):
-            refused += 1
-        else:
-            assert_same(image, whole, size)
-
-    assert refused > (len(data) - probe(data).scan_offset) // 3 // 2
 
 
 def scans(data: bytes) -> list[int]:
