@@ -128,6 +128,18 @@ def test_blocks_may_overlap() -> None:
     assert asked() == "one"
 
 
+def test_blocks_that_begin_together() -> None:
+    """Two threads may both call `use` before either enters its block."""
+    first, second = use("two"), use("three")
+
+    with first:
+        with second:
+            assert asked() == "three"
+        assert asked() == "two"
+
+    assert asked() == "one"
+
+
 def test_many_plain_calls_are_not_all_kept() -> None:
     """Calling `use` for every image takes no more memory, and a block still ends correctly."""
     tracemalloc.start()

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import random
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -221,6 +222,27 @@ def test_backend_that_cannot_speak_of_itself_is_listed() -> None:
     assert info.usable
     assert "unknown" in info.version
     assert "unknown" in info.codec
+
+
+@own
+def test_one_instance_a_process() -> None:
+    """A backend is constructed once per process, even if many threads ask at once."""
+    made, start = [], threading.Barrier(8)
+
+    def construct() -> Backend:
+        made.append(double(flat())())
+        return made[-1]
+
+    def load(_: int) -> Backend:
+        start.wait()
+        return registry.load("only")
+
+    register("only", construct)
+    with ThreadPoolExecutor(8) as pool:
+        loaded = list(pool.map(load, range(8)))
+
+    assert len(made) == 1
+    assert loaded == made * 8
 
 
 def test_threads_decode_while_others_choose_and_register(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,14 @@ def test_path_is_a_type_error_that_says_what_to_write(function, instead: str, pa
     assert str(caught.value) == said
 
 
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("data", [JPEG, PNG, JPEG[:30]], ids=["jpeg", "png", "cut"])
+def test_bytes_are_no_path(wrap, data: bytes) -> None:
+    """`decode_file` of the bytes of an image raises a one-line error that names `decode`."""
+    with pytest.raises(TypeError, match=r"decode\(data\)"):
+        decode_file(wrap(data))
+
+
 WRONG_DATA = {
     "None": None,
     "int": 5,
@@ -132,6 +140,19 @@ def test_wrong_data_is_a_type_error(function, data) -> None:
     """Anything but one contiguous dimension of unsigned bytes raises a TypeError."""
     with pytest.raises(TypeError, match="data"):
         function(data)
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "device"),
+    [((30, 45), "uint8", "cpu"), ((100,), "float32", "cpu"), ((100,), "uint8", "meta")],
+    ids=["2-D", "float", "elsewhere"],
+)
+def test_wrong_tensor_is_a_type_error(size: tuple[int, ...], dtype: str, device: str) -> None:
+    """Tensors of two dimensions or floats are refused like arrays, without a copy to the CPU."""
+    torch = pytest.importorskip("torch")
+
+    with pytest.raises(TypeError, match="data"):
+        decode(torch.zeros(*size, dtype=getattr(torch, dtype), device=device))
 
 
 WRONG_OPTIONS = [

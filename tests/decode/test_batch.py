@@ -251,6 +251,17 @@ def test_one_image_is_no_batch(function: Any, one: Any) -> None:
         function(5)
 
 
+def test_no_error_prefix_grows() -> None:
+    """A returned error has exactly the message that `decode` raises."""
+    with pytest.raises(FastDecodeError) as caught:
+        decode(CUT)
+
+    [returned] = decode_batch([CUT], on_error="return")
+
+    assert str(returned) == str(caught.value)
+    assert returned.errors == caught.value.errors
+
+
 def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
     """Return the images that a forked child decodes, as bytes."""
     context = multiprocessing.get_context("fork")
@@ -609,6 +620,22 @@ def test_an_error_comes_in_its_turn(threads: int | None, tmp_path: Path) -> None
     assert list(images) == []
     with pytest.raises(DecodeError, match=r"^item 3: .*cut\.jpg: "):
         decode_batch(items, threads=threads)
+
+
+@THREADS
+def test_an_error_of_the_items_comes_after_the_images_before_it(threads: int | None) -> None:
+    """An exception of the caller's generator arrives unchanged, in its turn."""
+
+    def items() -> Iterator[bytes]:
+        yield from ITEMS[:5]
+        raise ConnectionError("the list ends here")
+
+    images = decode_iter(items(), threads=threads)
+
+    assert len([next(images) for _ in range(5)]) == 5
+    with pytest.raises(ConnectionError, match="the list ends here"):
+        next(images)
+    assert list(images) == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")

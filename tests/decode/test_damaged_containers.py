@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -254,6 +255,15 @@ def test_extents_of_an_item_are_one_piece_of_data() -> None:
     assert boxes.missing(data[:300] + bytes(7) + data[307:390] + unit[7:])
 
 
+def test_meta_box_that_is_cut() -> None:
+    """Without the end of a meta box, the rotation or the alpha plane may be missing."""
+    data = encode(drawing(40, 30), "avif")
+    end = data.index(b"meta") - 4 + int.from_bytes(data[data.index(b"meta") - 4 :][:4], "big")
+
+    assert not boxes.missing(data)
+    assert "meta box" in boxes.missing(data[: end - 1])
+
+
 def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:
     """Return the fields of 16 x 16 uncompressed pixels in one strip."""
     size = 256 * sum(bits) // 8
@@ -293,6 +303,16 @@ def test_tiff_cut_in_its_last_bytes_is_an_error(kind: str, layout: tuple[str, bo
     assert outcomes[-1] == "error"
     if kind != "sample format":  # where the last four bytes are the offset of another page
         assert outcomes[0] == "error"
+
+
+def test_tiff_may_lack_what_says_nothing_of_its_pixels() -> None:
+    """A missing comment after the other fields does not affect the pixels."""
+    comment = (65000, ASCII, tuple(b"written by nobody\0"))
+    data = directory_last(*fields((8,), 1, comment))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert outcome(data[:-1], data) == "whole"
 
 
 def test_tiff_fields_of_more_bytes_than_the_file() -> None:

@@ -44,6 +44,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 every_reader = pytest.mark.parametrize("backend", [*READERS, None])
 
 
+every_warner = pytest.mark.parametrize("backend", [*WARNERS, *([None] if FIRST in WARNERS else [])])
+
+
 def cuts(data: bytes, number: int, spare: int = 3) -> list[int]:
     """Choose positions in the compressed data."""
     return np.linspace(probe(data).scan_offset, len(data) - spare, number).astype(int).tolist()
@@ -163,6 +166,17 @@ def test_missing_data_is_an_error(
 
 
 @pytest.mark.parametrize("kind", SEQUENTIAL)
+@every_warner
+def test_end_marker_behind_the_cut_hides_nothing(kind: str, backend: str | None) -> None:
+    """A codec that reports warnings notices missing data up to the last block."""
+    data = SEQUENTIAL[kind]
+
+    outcomes = {outcome(data[:cut] + EOI, data, backend) for cut in cuts(data, 20, 12)}
+
+    assert outcomes == {"error"}
+
+
+@pytest.mark.parametrize("kind", SEQUENTIAL)
 @every_reader
 def test_splice_hides_nothing(kind: str, backend: str | None) -> None:
     """Another file's bytes behind the cut are not taken for the rest of the image.
@@ -180,6 +194,16 @@ def test_splice_hides_nothing(kind: str, backend: str | None) -> None:
     }
 
     assert outcomes == {"error"}
+
+
+@every_warner
+@pytest.mark.parametrize("kept", [0, 5, 20])
+def test_shortened_restart_interval_is_an_error(backend: str | None, kept: int) -> None:
+    """A codec that reports warnings notices missing blocks between two restart markers."""
+    data = KINDS["restart markers"]
+    start, end = data.index(b"\xff\xd1") + 2, data.index(b"\xff\xd2")
+
+    assert outcome(data[: start + kept] + data[end:], data, backend) == "error"
 
 
 TAILS = {
@@ -239,6 +263,19 @@ def test_a_single_warning_ends_strict_decoding(
     decode(data, reduce, strict=True, backend=backend)
     with pytest.raises(DecodeError, match="unusual" if backend == "native" else "0xd9"):
         decode(odd, reduce, strict=True, backend=backend)
+
+
+@pytest.mark.parametrize("kind", SEQUENTIAL)
+def test_with_pillow_alone_behind_the_core_all_pixels_must_be_there(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data that a reduction and a mode leave out is missed, too, though Pillow reports nothing."""
+    leave_only(monkeypatch, "native", "pillow")
+    data = KINDS[kind]
+
+    for cut in cuts(data, 12, 12):
+        with pytest.raises(DecodeError):
+            decode(data[:cut] + EOI, 8, mode="L")
 
 
 @pytest.mark.parametrize(

@@ -130,3 +130,14 @@ def test_deep_heic(mode: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (
         np.abs(np.atleast_3d(shown)[:, :, :channels] - (stored >> bits - 8).astype(int)).max() < 4
     )
+
+
+@pytest.mark.parametrize("bits", [9, 10, 12, 16])
+def test_deep_jpeg_xl_is_not_black(bits: int) -> None:
+    """JPEG XL keeps the file's range, and 8 bits are its high byte."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    image = samples(3, bits)
+    data = imagecodecs.jpegxl_encode(image, lossless=True, bitspersample=bits)
+
+    assert_same(decode(data, mode="stored"), image)
+    assert_same(decode(data), (image >> bits - 8).astype(np.uint8))

@@ -14,6 +14,7 @@ from PIL import Image
 from same import assert_same
 
 from fastdecode import Geometry, _pixels, decode, decode_file, probe
+from fastdecode.types import Header
 
 REDUCES = (1, 2, 4, 8)
 CROP = Geometry((100, 50, 300, 250), (100, 400))
@@ -98,6 +99,15 @@ def test_boxes_that_are_left(library: str, clip: bool, flipped: bool) -> None:
     assert labels[left].tolist() == [0, 1]
 
 
+def test_float32_stays_float32() -> None:
+    """The type of floats is kept; integers become floats, because mapped edges are fractions."""
+    boxes = np.array([[110.0, 61.0, 130.0, 100.0]], np.float32)
+
+    assert CROP.boxes(boxes).dtype == np.float32
+    assert CROP.boxes(boxes.astype(np.int16)).dtype == np.float64
+    assert CROP.boxes(boxes.astype(np.int16))[0, 1] == 5.5
+
+
 def test_tensors_stay_tensors() -> None:
     """Tensors are mapped like arrays, stay tensors, and are not changed."""
     torch = pytest.importorskip("torch")
@@ -146,6 +156,22 @@ def test_a_mask_of_another_size_is_refused() -> None:
         assert known.mask(np.zeros((30, 40), np.uint8)).shape == (15, 8)
         with pytest.raises(ValueError, match=r"30.*40"):
             known.mask(np.zeros((40, 30), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "message"),
+    [
+        (b"a photo", {}, "header"),
+        (Header("jpeg", 40, 30), {"reduce": 3}, "reduce.*3"),
+        (Header("jpeg", 40, 30), {"region": (0, 0, 41, 30)}, "region"),
+    ],
+)
+def test_what_decode_refuses_has_no_geometry(
+    header: Any, options: dict[str, Any], message: str
+) -> None:
+    """Arguments that `decode` refuses raise the same errors."""
+    with pytest.raises((TypeError, ValueError), match=message):
+        Geometry.of_decode(header, **options)
 
 
 def test_masks_are_cut_and_picked_from() -> None:

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from same import assert_same
 
 from fastdecode import _pixels, decode
-from fastdecode._pixels import box_reduce, converter
+from fastdecode._pixels import box_reduce, converter, sample_reduce
 from fastdecode.testing import drawing, encode
 from fastdecode.types import REDUCES, Header, Mode, Reduce
 
@@ -133,6 +133,19 @@ def test_decode_reduces_as_pillow(mode: str, reduce: Reduce, size: tuple[int, in
     assert_same(reduced, np.array(image.reduce(reduce)))
 
 
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32, np.float64])
+@pytest.mark.parametrize("channels", [(), (3,), (4,)], ids=str)
+def test_wide_types_are_averaged_in_their_own_range(dtype, channels) -> None:
+    """Values above 255 are averaged, not clipped: each block's mean, within rounding."""
+    image = np.random.default_rng(1).integers(0, 65536, (7, 13, *channels)).astype(dtype)
+
+    reduced = box_reduce(image, 4, color="cmyk")  # a fourth channel is ink, not alpha
+
+    for y, x in np.ndindex(reduced.shape[:2]):
+        block = image[4 * y : 4 * y + 4, 4 * x : 4 * x + 4]
+        np.testing.assert_allclose(reduced[y, x], block.mean(axis=(0, 1)), atol=0.6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("channels", [2, 4])
 @pytest.mark.parametrize("reduce", [2, 4, 8])
 def test_wide_colours_are_weighted_by_their_alpha(channels, reduce) -> None:
@@ -160,6 +173,14 @@ def test_wide_opaque_colours_are_rounded_to_the_nearest(channels, reduce) -> Non
 
     blocks = image.reshape(16 // reduce, reduce, 24 // reduce, reduce, channels)
     assert_same(reduced.astype(float), blocks.mean((1, 3)), within=0.51)
+
+
+@pytest.mark.parametrize("reduce", [2, 4, 8])
+def test_mask_stays_a_mask(reduce: Reduce) -> None:
+    """A bool mask takes one pixel of each block, so it stays a mask."""
+    image = np.random.default_rng(2).random((13, 21)) < 0.5
+
+    assert_same(box_reduce(image, reduce), sample_reduce(image, reduce))
 
 
 @pytest.mark.parametrize("reduce", [2, 4, 8])

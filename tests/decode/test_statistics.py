@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from doubles import double, flat, own_registry, refuse  # noqa: F401
+from same import assert_same
 
 from fastdecode import DecodeError, decode, register, stats
 from fastdecode.testing import drawing, encode
@@ -88,3 +91,14 @@ def test_only_the_last_words_are_kept() -> None:
 
     assert stats().fallbacks == {("first", "second"): 50}
     assert stats().recent == tuple(f"first: ValueError: {i}" for i in range(30, 50))
+
+
+def test_threads_lose_no_count() -> None:
+    """Fallbacks in several threads at once are all counted."""
+    first_refuses(ValueError("no"))
+    with ThreadPoolExecutor(4) as pool:
+        images = list(pool.map(lambda _: decode(PNG), range(400)))
+
+    assert stats().fallbacks == {("first", "second"): 400}
+    for image in images:
+        assert_same(image, 3)

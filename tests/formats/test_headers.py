@@ -245,6 +245,13 @@ def test_header_says_what_the_file_holds(data: bytes, fields: dict[str, Any]) ->
     assert {name: getattr(header, name) for name in fields} == fields
 
 
+def test_avif_sequence_shows_its_track() -> None:
+    """An AVIF whose major brand is avis has its track's size, and is animated."""
+    pytest.importorskip("PIL._avif")
+    header = probe(animation("AVIF"))
+    assert (header.width, header.height, header.animated) == (WIDTH, HEIGHT, True)
+
+
 DAMAGED = {
     "png of 3 bits": png(3, 2),
     "png of type 5": png(8, 5),
@@ -300,6 +307,14 @@ def test_tiff_is_described_upright(options: dict[str, Any], value: int) -> None:
         image.load()
         assert (header.width, header.height, header.orientation) == (*image.size, 1)
     assert (header.width < header.height) == (value >= 5)
+
+
+def test_tiff_xmp_orientation_turns_it_too() -> None:
+    """Without the tag, the orientation comes from the XMP packet, as in Pillow."""
+    data = saved("TIFF", tiffinfo={700: b'<rdf tiff:Orientation="6"/>'})
+    with Image.open(io.BytesIO(data)) as image:
+        image.load()
+        assert (probe(data).width, probe(data).height) == image.size == (HEIGHT, WIDTH)
 
 
 @pytest.mark.parametrize("value", range(1, 9))
@@ -360,6 +375,12 @@ def test_the_size_of_a_box_may_have_64_bits() -> None:
     wide = struct.pack(">I4sQ", 1, b"free", 24) + bytes(8)
 
     assert probe(data[:at] + wide + data[at:]) == probe(data)
+
+
+def test_unknown_bytes_are_unsupported() -> None:
+    """An unknown format is named by its first bytes."""
+    with pytest.raises(UnsupportedFormat, match="70 6C 61 69 6E"):
+        probe(b"plain text, and certainly no image")
 
 
 def test_pillow_limit_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:

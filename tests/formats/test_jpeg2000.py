@@ -13,7 +13,7 @@ from encoded import box
 from same import assert_same
 
 from fastdecode import UnsupportedFormat, decode, probe
-from fastdecode.errors import FastDecodeError
+from fastdecode.errors import DecodeError, FastDecodeError
 
 imagecodecs = pytest.importorskip("imagecodecs")
 
@@ -203,3 +203,12 @@ def test_components_that_cannot_be_aligned_are_unsupported() -> None:
     assert probe(bytes(data)).subsampling == "4:4:0"
     with pytest.raises(UnsupportedFormat, match="4:4:0"):
         decode(bytes(data))
+
+
+def test_component_without_samples_is_damage() -> None:
+    """A component with a sampling step of 0 is damage."""
+    data = bytearray(codestream(samples(1, 8), 8))
+    data[42 + 1] = 0
+
+    with pytest.raises(DecodeError):
+        probe(bytes(data))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import native_core
+from corpus import native_core, samples
 from encoded import turned
 from PIL import Image
 from same import assert_same
@@ -98,6 +98,21 @@ def test_arrays_are_those_of_decode(
     assert_same(arrays, expected)
     assert all(array.flags.c_contiguous and array.flags.owndata for array in arrays)
     assert made == [True] * len(items)
+
+
+def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
+    """Damaged, grey, rotated and progressive files, and other formats, decode as before."""
+    # What is no JPEG goes the way of `decode` anyhow: a tenth of it is enough.
+    items = [one.path for one in (*samples("jpeg_kinds", "malformed"), *samples("formats")[::10])]
+    some = 50  # the pixels of all of them would take gigabytes
+    for start in range(0, len(items), some):
+        part = items[start : start + some]
+        expected = one_by_one(part)
+        found = decode_batch([PLAIN, *part], threads=2, on_error="return")[1:]
+        assert_same(dict(zip(part, found, strict=True)), dict(zip(part, expected, strict=True)))
+
+    assert len(items) > made.count(True) > 10
+    assert made.count(False) > 2
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,17 @@ def test_rows_may_lie_anywhere(upwards: bool, box: tuple[int, int, int, int]) ->
     assert_same(room, 77)
 
 
+def test_a_region_of_a_file_without_its_end_marker() -> None:
+    """A region of a file without end marker decodes, except with strict."""
+    box = (30, 40, 90, 70)
+
+    image = decode(PHOTO[:-2], region=box, backend="native")
+
+    assert_same(image, decode(PHOTO, backend="pillow")[40:70, 30:90])
+    with pytest.raises(DecodeError, match="end marker"):
+        decode(PHOTO[:-2], region=box, backend="native", strict=True)
+
+
 @pytest.mark.parametrize(("backend", "bytes_"), [("native", 2), (None, 5)])
 def test_a_damaged_file_gives_its_parts_as_it_gives_the_whole(
     backend: str | None, bytes_: int

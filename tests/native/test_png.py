@@ -28,7 +28,7 @@ from processes import answers, resident
 from same import assert_same
 
 import fastdecode
-from fastdecode import DecodeError, FastDecodeError, decode, probe
+from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
 from fastdecode.testing import drawing, encode
 from fastdecode.types import MODES
 
@@ -346,6 +346,19 @@ def test_missing_rows_of_interlaced_files_are_refused(
 
 
 @measured
+def test_bombs_cost_little() -> None:
+    """Neither a huge header nor data behind the image takes memory."""
+    zeros = zlib.compress(bytes(100 << 20))
+    data = file(1, 4, 2, 8, stream_of(4)[:-4] + zeros)
+    wide = file(60_000, 60_000, 2, 8, zlib.compress(bytes(1000)))
+    before = resident() or 0
+    for bomb, limit in ((data, 1 << 28), (wide, None)):
+        with pytest.raises(FastDecodeError):
+            decode(bomb, backend="native", max_pixels=limit, region=(0, 0, 1, 4))
+    assert (resident() or 0) - before < 32 << 20
+
+
+@measured
 def test_regions_and_tensors_need_no_whole_image(tmp_path: Path) -> None:
     """Neither the image, nor its compressed data, is in memory a second time."""
     pytest.importorskip("torch")
@@ -397,6 +410,16 @@ def test_a_loader_makes_the_samples_that_python_makes(quality: Any, tmp_path: An
                 batches.append(list(loader))
         for one, other in zip(*batches, strict=True):
             assert (one.int() - other.int()).abs().max() <= 1
+
+
+def test_a_batch_is_decoded_by_the_core() -> None:
+    """`decode_batch` takes PNGs and JPEGs together, in every mode and reduction."""
+    data = [PHOTO, encode(drawing(60, 80)), made(40, 30, 6, 8, random.Random(5))] * 2
+    for mode in MODES:
+        for reduce in (1, 4):
+            images = decode_batch(data, reduce=reduce, mode=mode, threads=2)
+            alone = [decode(content, reduce=reduce, mode=mode) for content in data]
+            assert_same(images, alone, (mode, reduce))
 
 
 def test_interlaced_files_are_no_fallback() -> None:

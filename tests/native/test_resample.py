@@ -237,6 +237,13 @@ def test_a_box_of_the_same_size_that_sticks_out_is_no_copy(x: int, y: int) -> No
     assert_same(result, image[np.ix_(rows, columns)])
 
 
+def test_rows_may_lie_anywhere() -> None:
+    """Rows may be any number of bytes apart, also backwards."""
+    rows = image_of("noise", 40, 64, np.random.default_rng(12))[::-1, :50]
+
+    assert_same(resized(rows, (33, 20)), resized(rows.copy(), (33, 20)))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

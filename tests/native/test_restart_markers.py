@@ -157,6 +157,14 @@ def test_metadata_keeps_its_bytes_and_its_order() -> None:
     assert fastdecode.probe(add_restart_markers(data)).orientation == 6
 
 
+def test_no_segment_is_added() -> None:
+    """A file without JFIF and Adobe segments gets none."""
+    data = encode(drawing(40, 30))
+    bare = data[:2] + data[next(s for s in segments(data) if s.marker == 0xDB).start :]
+
+    assert kept(check(bare)) == []
+
+
 def test_any_part_decodes_alike() -> None:
     """Regions of the repacked file equal those of the original, with any backend."""
     data = PHOTOS[1].read_bytes()
@@ -200,6 +208,13 @@ def test_damage_is_not_hidden(kind: str) -> None:
             assert_same(pixels(result), pixels(damaged), (at, value))
 
     assert refused > 50
+
+
+def test_what_follows_the_end_is_dropped() -> None:
+    """Bytes after the end marker, such as an MPO's second image, are dropped."""
+    data = encode(drawing(40, 30))
+
+    assert add_restart_markers(data + b"\0" * 100 + data) == add_restart_markers(data)
 
 
 def test_late_adobe_segment_is_refused() -> None:
