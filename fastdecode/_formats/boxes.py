@@ -16,6 +16,7 @@ from fastdecode.types import Buffer, Format
 _MAX_BOXES = 4096  # in one parent
 _MAX_BRANDS = 64
 _MAX_EXTENTS = 16384
+_MOST_CLAIMED = 4  # times the size of the file, by images that share data
 _AVIF_BRANDS = frozenset({b"avif", b"avis", b"avio", b"MA1A", b"MA1B", b"av01"})
 _HEIC_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs"})
 _HEIF_BRANDS = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
@@ -98,10 +99,14 @@ def missing(data: Buffer) -> str:
             return f"the {box.kind.decode()} box ends at {box.end}, past the {len(data)} bytes"
     prefix = find(data, b"meta", b"iprp", b"ipco", b"hvcC")
     prefix_size = 1 + (data[prefix.start + 21] & 3) if prefix else 4
+    claimed = 0
     for item, kind, parts in _images(data):
-        for _, end, room in parts:
+        for begin, end, room in parts:
+            claimed += end - begin
             if end > room:
                 return f"image {item} ends at byte {end}, past the end of its data at {room}"
+        if claimed > _MOST_CLAIMED * len(data):  # looking through it all could take hours
+            return f"the images claim {claimed} bytes of {len(data)}"
         coded = b"".join(data[begin:end] for begin, end, _ in parts)
         if kind == _HEVC and not _is_whole_hevc(coded, prefix_size):
             return f"image {item} contains bytes that no HEVC encoder writes, such as zeros"
@@ -203,7 +208,7 @@ def _extents(data: Buffer) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
         method = read(2) & 15 if version else _IN_FILE
         read(2)  # data_reference_index
         base, count = read(of_base), read(2)
-        budget -= count
+        budget -= 1 + count
         if budget < 0 or at > iloc.end:
             return
         extents = []

@@ -229,6 +229,7 @@ def heif(*items: tuple[int, bytes, int, tuple[tuple[int, int], ...]], version: i
         (b"av01", 0, ((390, 11),), "image 3 ends at byte 401"),
         (b"av01", 0, ((300, 50), (390, 11)), "image 3 ends at byte 401"),
         (b"Exif", 0, ((390, 11),), ""),
+        (b"av01", 0, ((0, 400),) * 5, "the images claim 2000 bytes of 400"),
         (b"av01", 1, ((0, 8),), ""),
         (b"av01", 1, ((0, 9),), "image 3 ends at byte"),
         (b"hvc1", 0, ((390, 10),), "image 3 contains bytes that no HEVC encoder"),
