@@ -310,11 +310,8 @@ def _check_jpeg(
     # A library may report only its first warning, which need not be the worst.
     if warned or not reports:
         truncation.check_restarts(request.data)
-    if (
-        warned
-        or header.coding == "arithmetic"
-        or (not reports and (request.suspect or _may_be_filled_in(image, header)))
-    ):
+    is_odd = not reports and (request.suspect or _may_be_filled_in(image, header))
+    if warned or header.coding == "arithmetic" or (is_odd and not _is_whole_for_others(request)):
         if request.suspect:  # what a reduction or a mode leaves out may be missing, too
             decode_again = partial(_decode_all, _able(request).get(choice.name, choice), request)
             image = decode_again(request.data)
@@ -350,7 +347,13 @@ def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
             return
 
 
-def _is_whole(choice: Choice, request: DecodeRequest, data: bytes) -> bool:
+def _is_whole_for_others(request: DecodeRequest) -> bool:
+    """Return whether a codec that reports warnings, such as the core, decodes it without any."""
+    reporting = (codec for codec in _able(request).values() if codec.support.warnings)
+    return any(_is_whole(codec, request, request.data) for codec in reporting)
+
+
+def _is_whole(choice: Choice, request: DecodeRequest, data: Buffer) -> bool:
     """Return whether other data in place of the file's has all pixels, and nothing besides."""
     reports, header = choice.support.warnings, request.header
     decode_all = partial(_decode_all, choice, request)

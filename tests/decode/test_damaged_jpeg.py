@@ -18,6 +18,7 @@ from same import assert_same
 from scans import Scan, coefficients, segment, write
 
 from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
+from fastdecode._backends import registry
 from fastdecode._backends.ranking import default_order
 from fastdecode._formats import jpeg_stream
 from fastdecode.testing import drawing, encode, photo
@@ -112,6 +113,22 @@ def cut_headers() -> Iterator[bytes]:
     flat = encode(Image.new("L", (10, 10)), optimize=True)
     start = probe(flat).scan_offset
     yield from (flat[:cut] for cut in range(start - 8, start + 1))
+
+
+def test_a_file_that_the_core_finds_whole_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a named backend without warnings: the core tells whether any pixel is missing."""
+    pillow, asked = type(registry.load("pillow")), []
+    decode_once = pillow.decode
+
+    def counted(self: Any, *given: Any, **options: Any) -> Any:
+        asked.append(options)
+        return decode_once(self, *given, **options)
+
+    monkeypatch.setattr(pillow, "decode", counted)
+
+    for data in (KINDS["progressive"], KINDS["4:2:0"][:-2]):
+        assert_same(decode(data, backend="pillow"), decode(data, backend="native"))
+    assert len(asked) == 2
 
 
 def false_headers() -> Iterator[bytes]:
