@@ -66,7 +66,7 @@ def check_options(
         if reduce != 1:
             raise ValueError("give reduce or min_size, not both")
     if region is not None:
-        _checked_edges(region)
+        check_edges(region)
     if max_pixels is not None and not (is_int(max_pixels) and cast("int", max_pixels) > 0):
         raise ValueError(f"max_pixels must be a positive integer or None, not {max_pixels!r}")
 
@@ -184,21 +184,19 @@ def check_sides(given: object, name: str = "min_size") -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def _checked_edges(region: object) -> Box:
-    """Return the four edges; raise ValueError if they are not four integers."""
+def check_edges(region: object) -> None:
+    """Raise ValueError if a region is not four integers."""
     if (
         not isinstance(region, Sequence | np.ndarray)
         or len(region) != 4
         or not all(is_int(edge) for edge in region)
     ):
         raise ValueError(f"region must be four integers (left, top, right, bottom), not {region!r}")
-    left, top, right, bottom = (int(edge) for edge in region)
-    return left, top, right, bottom
 
 
-def checked_region(region: Sequence[int], width: int, height: int) -> Box:
-    """Return the region as integers; raise ValueError if it is empty or outside the image."""
-    left, top, right, bottom = _checked_edges(region)
+def region_inside(region: Sequence[int], width: int, height: int) -> Box:
+    """Return a region, whose edges are checked; raise ValueError if it is not in the image."""
+    left, top, right, bottom = map(int, region)  # of NumPy
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise ValueError(
             f"region {tuple(region)} (left, top, right, bottom) is empty or outside the image, "

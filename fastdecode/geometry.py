@@ -13,8 +13,8 @@ from fastdecode._arguments import (
     check_header,
     check_kinds,
     check_options,
-    checked_region,
     is_int,
+    region_inside,
     shown,
     wrong_kind,
 )
@@ -91,13 +91,11 @@ class Geometry:
         turns the image round, that block comes first, and the box begins below zero.
         """
         check_header(header)
-        check_options(reduce=reduce, orient=orient)
+        check_options(reduce=reduce, region=region, orient=orient)
         applied = header.orientation if orient else 1
         width, height = _pixels.seen_size(header.width, header.height, applied)
         whole = (0, 0, width, height)
-        left, top, right, bottom = (
-            whole if region is None else checked_region(region, width, height)
-        )
+        left, top, right, bottom = whole if region is None else region_inside(region, width, height)
         left, top, right, bottom = (
             left // reduce,
             top // reduce,

@@ -27,7 +27,7 @@ Color = Literal["gray", "ycc", "rgb", "cmyk", "palette", "other"]
 
 Coding = Literal[
     "baseline", "progressive", "arithmetic", "lossless", "jpeg-ls",
-    "jpeg", "fax", "packed", "rle", "fields", "plain", "other", "",
+    "jpeg", "fax", "packed", "rle", "plain", "other", "",
 ]  # fmt: skip
 """How samples are coded: `Header` says what each means in which format; empty is the usual way."""
 
@@ -154,8 +154,8 @@ class Header(NamedTuple):
         means that the components do not map one to one to the channels (channels defined in
         another order, an unusual palette). TIFF: empty for contiguous pixels in whole strips,
         uncompressed or by LZW, Deflate or PackBits; ``"jpeg"``; ``"fax"`` for CCITT; ``"packed"``
-        for all else that tifffile reads. BMP: ``"rle"``, or ``"fields"`` for unusual bit masks.
-        There, and in TIFF, ``"other"`` is what no backend reads. PNM: ``"plain"`` if in digits.
+        for all else that tifffile reads. BMP: ``"rle"`` for run lengths. In TIFF,
+        ``"other"`` is what no backend reads. PNM: ``"plain"`` if in digits.
     animated : bool
         Whether there is more than one frame (`decode` returns the first).
     scan_offset : int

@@ -74,7 +74,6 @@ class Opencv(Backend):
                 bits=frozenset({4, 8}),
                 codings=frozenset({"rle"}),
             ),
-            Support(layouts=frozenset({"stored"}), codings=frozenset({"fields"})),
         ),
         "pnm": (
             Support(

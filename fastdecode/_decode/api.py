@@ -235,7 +235,7 @@ def probe(data: Data) -> Header:
     Parameters
     ----------
     data : bytes, bytearray, memoryview, mmap, 1-D uint8 ndarray or 1-D uint8 CPU tensor
-        The file, or at least the beginning that contains the header.
+        The file. The beginning with the header is enough, except for AVIF, HEIC and many TIFF.
 
     Returns
     -------

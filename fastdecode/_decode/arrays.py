@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from fastdecode import _formats
-from fastdecode._arguments import check_out, checked_region
+from fastdecode._arguments import check_out, region_inside
 from fastdecode._backends import selection
 from fastdecode._backends.selection import Want
 from fastdecode._decode.api import decode, decode_file, read_item
@@ -181,7 +181,7 @@ def _decode_shrunk(item: Any, *, max_side: int, out: Image | None, **options: An
         region = options.pop("region", None)
         if region is not None:
             seen = seen_size(header.width, header.height, turn)
-            region = stored_box(checked_region(region, *seen), *seen, turn)
+            region = stored_box(region_inside(region, *seen), *seen, turn)
         part = region or (0, 0, header.width, header.height)
         size = thumbnail_size(part[2] - part[0], part[3] - part[1], max_side)
         if out is not None:

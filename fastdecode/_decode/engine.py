@@ -116,14 +116,14 @@ def _fall_back(tried: Choice, error: DecodeError, request: DecodeRequest) -> Ima
                 return image
     count_failure(refused)
     if len(refused) == 1:
-        words = f"{tried.name}: {error}{_judge_of_warnings(error, request)}"
+        words = f"{tried.name}: {error}{_advice_for_strict(error, request)}"
         raise DecodeError(words, backend=tried.name, errors=refused) from error
     said = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     raise DecodeError(f"no backend decodes this {request.header.format}: {said}", errors=refused)
 
 
-def _judge_of_warnings(error: DecodeError, request: DecodeRequest) -> str:
-    """Say what to install if only the core could be asked: Pillow reports no warnings."""
+def _advice_for_strict(error: DecodeError, request: DecodeRequest) -> str:
+    """Return what to install if `strict` left only the core: Pillow reports no warnings."""
     named = isinstance(selection.preferred(request.backend), str)
     if named or not request.want.strict or isinstance(error, NoFallback):
         return ""
@@ -310,11 +310,8 @@ def _check_jpeg(
     # A library may report only its first warning, which need not be the worst.
     if warned or not reports:
         truncation.check_restarts(request.data)
-    if (
-        warned
-        or header.coding == "arithmetic"
-        or (not reports and (request.suspect or _may_be_filled_in(image, header)))
-    ):
+    is_odd = not reports and (request.suspect or _may_be_filled_in(image, header))
+    if warned or header.coding == "arithmetic" or (is_odd and not _is_whole_for_others(request)):
         if request.suspect:  # what a reduction or a mode leaves out may be missing, too
             decode_again = partial(_decode_all, _able(request).get(choice.name, choice), request)
             image = decode_again(request.data)
@@ -324,37 +321,39 @@ def _check_jpeg(
 
 
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
-    """Check that zeros do not stand in place of data, if possible with a codec that warns."""
+    """Check that zeros do not stand in place of data, if possible with codecs that warn."""
     able = _able(request)
     own = able.get(choice.name, choice)
-    frank = [other for other in able.values() if other.support.warnings]
-    judges = [own] if own.support.warnings or not frank else frank
+    reporting = [other for other in able.values() if other.support.warnings]
+    codecs = [own] if own.support.warnings or not reporting else reporting
     # The zeros between two scans may have been a table, which only a codec that warns would miss.
-    tells = judges[0].support.warnings or not request.header.progressive
+    tells = codecs[0].support.warnings or not request.header.progressive
     for tight in truncation.without_padding(request.data) if tells else ():
-        if any(_is_whole(judge, request, tight) for judge in judges):
+        if any(_is_whole(codec, request, tight) for codec in codecs):
             ours, bare = (_decode_all(own, request, data) for data in (request.data, tight))
             if np.array_equal(ours, bare):  # nothing was missing in front of the zeros
                 request = replace(request, data=tight)
                 break
-    for judge in judges if jpeg_stream.has_zeros(request.data, request.header) else ():
+    for codec in codecs if jpeg_stream.has_zeros(request.data, request.header) else ():
+        decode_again, reports = partial(_decode_all, codec, request), codec.support.warnings
         try:
-            truncation.check_zeros(
-                request.data,
-                request.header,
-                partial(_decode_all, judge, request),
-                reports=judge.support.warnings,
-            )
+            truncation.check_zeros(request.data, request.header, decode_again, reports=reports)
         except NoFallback:
             raise
         except DecodeError:  # it does not decode the file at all, as the core where it is odd
-            if judge is judges[-1]:
+            if codec is codecs[-1]:
                 raise
         else:
             return
 
 
-def _is_whole(choice: Choice, request: DecodeRequest, data: bytes) -> bool:
+def _is_whole_for_others(request: DecodeRequest) -> bool:
+    """Return whether a codec that reports warnings, such as the core, decodes it without any."""
+    reporting = (codec for codec in _able(request).values() if codec.support.warnings)
+    return any(_is_whole(codec, request, request.data) for codec in reporting)
+
+
+def _is_whole(choice: Choice, request: DecodeRequest, data: Buffer) -> bool:
     """Return whether other data in place of the file's has all pixels, and nothing besides."""
     reports, header = choice.support.warnings, request.header
     decode_all = partial(_decode_all, choice, request)

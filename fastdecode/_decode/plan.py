@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastdecode import _pixels
-from fastdecode._arguments import check_header, check_kinds, check_sides, checked_region
+from fastdecode._arguments import (
+    check_edges,
+    check_header,
+    check_kinds,
+    check_sides,
+    region_inside,
+)
 from fastdecode.errors import ImageTooLarge, with_advice
 from fastdecode.types import REDUCES
 
@@ -49,7 +55,10 @@ def plan_decode(
     orient: bool = False,
     max_pixels: int | None = DEFAULT_MAX_PIXELS,
 ) -> DecodePlan:
-    """Plan a call of `decode`; refuse an image that is too large, and a region outside it."""
+    """Plan a call of `decode`; refuse an image that is too large, and a region outside it.
+
+    All other checks of the arguments are `check_options`.
+    """
     if max_pixels is not None and header.width * header.height > max_pixels:
         error = ImageTooLarge(
             f"the {header.format} header promises {header.width} x {header.height} = "
@@ -57,12 +66,16 @@ def plan_decode(
         )
         raise with_advice(error, "; if the file can be trusted, pass a larger max_pixels, or None")
     applied = header.orientation if orient else 1
+    if min_size is None and region is None:
+        return DecodePlan(cast("Reduce", reduce), None, applied)
+    width, height = _pixels.seen_size(header.width, header.height, applied)
+    box = (0, 0, width, height) if region is None else region_inside(region, width, height)
     if min_size is not None:
-        reduce = reduce_for(header, min_size, region=region, orient=orient)
+        sides = min_size if isinstance(min_size, (tuple, list)) else (min_size, min_size)
+        reduce = reduce_for_box(box, sides)
     window = None
     if region is not None:
-        width, height = _pixels.seen_size(header.width, header.height, applied)
-        seen = _reduced(checked_region(region, width, height), reduce)
+        seen = _reduced(box, reduce)
         window = _pixels.stored_box(seen, -(-width // reduce), -(-height // reduce), applied)
     return DecodePlan(cast("Reduce", reduce), window, applied)
 
@@ -121,10 +134,9 @@ def reduce_for(
     check_header(header)
     check_kinds({"orient": orient})
     sides = check_sides(min_size)
-    applied = header.orientation if orient else 1
-    width, height = _pixels.seen_size(header.width, header.height, applied)
-    box = (0, 0, width, height) if region is None else checked_region(region, width, height)
-    return reduce_for_box(box, sides)
+    if region is not None:
+        check_edges(region)
+    return plan_decode(header, min_size=sides, region=region, orient=orient, max_pixels=None).reduce
 
 
 def reduce_for_box(box: Box, sides: tuple[int, int]) -> Reduce:

@@ -18,7 +18,6 @@ from fastdecode.types import FORMATS, Buffer, Format, Header
 
 _Parser: TypeAlias = Callable[[Buffer], Header]
 
-_MODULES: dict[Format, str] = {"avif": "isobmff", "heic": "isobmff"}  # else the format's own name
 _TIFF = tuple(
     order + magic
     for order in (b"II", b"MM")
@@ -86,9 +85,9 @@ def sniff(data: Buffer) -> Format | None:
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "webp"
     if start[4:8] == b"ftyp":
-        from fastdecode._formats import isobmff
+        from fastdecode._formats import boxes
 
-        return isobmff.sniff(data)
+        return boxes.sniff(data)
     return None
 
 
@@ -111,7 +110,8 @@ def probe(data: Buffer) -> Header:
         message = f"the {name.upper()} header is truncated ({len(data)} bytes)"
         raise DecodeError(message) from None
     except Exception as error:  # a header may contain anything: no other error leaves this package
-        raise DecodeError(f"the {name.upper()} header: {type(error).__name__}: {error}") from error
+        words = f"the {name.upper()} header, of {len(data)} bytes: {type(error).__name__}: {error}"
+        raise DecodeError(words) from error
 
 
 def oddity(data: Buffer, header: Header) -> str:
@@ -141,6 +141,5 @@ def _unsupported(data: Buffer) -> UnsupportedFormat:
 @cache
 def _parser(name: Format) -> _Parser:
     """Import a format's module on first use, and return its `parse`."""
-    module = _MODULES.get(name, name)
-    parse: _Parser = importlib.import_module(f"fastdecode._formats.{module}").parse
+    parse: _Parser = importlib.import_module(f"fastdecode._formats.{name}").parse
     return parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from fastdecode._formats.isobmff import whole
+from fastdecode._formats.boxes import boxes
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header, Sample
 
@@ -101,7 +101,7 @@ def _codestream(data: Buffer) -> bytes:
     if data[:2] == _SIGNATURE:
         return bytes(data[:_HEADER_BYTES])
     parts = b""
-    for box in whole(data).boxes():
+    for box in boxes(data):
         if box.kind == b"jxlc":
             return bytes(data[box.start : min(box.end, box.start + _HEADER_BYTES)])
         if box.kind == b"jxlp":  # a 4-byte counter comes first

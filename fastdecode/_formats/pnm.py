@@ -38,7 +38,7 @@ def parse(data: Buffer) -> Header:
     )
 
 
-def missing(data: Buffer) -> str:
+def missing(data: Buffer, _: Header) -> str:
     """Return what is missing of a PNM, or shows that something is; empty if nothing is.
 
     Not all decoders check the length of raw pixels, or their range. The last of the digits of a

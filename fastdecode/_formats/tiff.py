@@ -343,7 +343,7 @@ def damaged_deflate(data: Buffer) -> str:
     return ""
 
 
-def missing(data: Buffer) -> str:
+def missing(data: Buffer, _: Header) -> str:
     """Return what the file lacks of the fields and data that the pixels need; empty if nothing."""
     return _missing_field(data) or _missing_part(_Fields(data), data)
 

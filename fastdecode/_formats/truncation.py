@@ -16,16 +16,10 @@ from fastdecode.errors import DecodeError
 if TYPE_CHECKING:
     from fastdecode.types import Buffer, Format, Header, Image
 
-# Modules under `fastdecode._formats` with a function `missing`.
-_MODULES: dict[Format, str] = {
-    "bmp": "bmp",
-    "tiff": "tiff",
-    "avif": "isobmff",
-    "heic": "isobmff",
-    "pnm": "pnm",
-}
-# Modules with a function `excess`.
-_EXCESS: dict[Format, str] = {"png": "png", "jpeg2000": "jpeg2000", "tiff": "tiff"}
+_MISSING_IN = frozenset({"bmp", "tiff", "avif", "heic", "pnm"})
+"""Formats whose module has a function `missing`."""
+_EXCESS_IN = frozenset({"png", "jpeg2000", "tiff"})
+"""Formats whose module has a function `excess`."""
 _NO_END = "the JPEG has no end marker (EOI)"
 _MISSING = "pixels are missing: the compressed data ends before the image does"
 _SCANS = "pixels are missing: there is no scan of one of the colour components"
@@ -65,27 +59,24 @@ def check_container(data: Buffer, header: Header) -> Buffer:
     decoders notice missing data. A few bytes of PNG, JPEG 2000 or TIFF may cost a decoder seconds.
     Return what to decode.
     """
-    module = _EXCESS.get(header.format)
-    if module is not None:
-        words: str = _parser(module).excess(data, header)
-        if words:
-            raise DecodeError(f"{words}: refused as hostile")
-    module = _MODULES.get(header.format)
-    if module is None:
+    form = header.format
+    if form in _EXCESS_IN and (words := _module(form).excess(data, header)):
+        raise DecodeError(f"{words}: refused as hostile")
+    if form not in _MISSING_IN:
         return data
     try:
-        words = _parser(module).missing(data)
+        words = _module(form).missing(data, header)
         if not words:
-            return _parser(module).without_padding(data) if header.format == "tiff" else data
+            return _module(form).without_padding(data) if form == "tiff" else data
     except (IndexError, OverflowError, struct.error):
         words = f"the tables of its parts are truncated ({len(data)} bytes)"
     raise DecodeError(f"pixels are missing: {words}")
 
 
 @cache
-def _parser(module: str) -> Any:
+def _module(form: Format) -> Any:
     """Return a module that `probe` has imported already. A JPEG needs none of them."""
-    return importlib.import_module(f"fastdecode._formats.{module}")
+    return importlib.import_module(f"fastdecode._formats.{form}")
 
 
 def only_pixels(data: Buffer, header: Header, *, strict: bool) -> bytes:

@@ -6,10 +6,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from cases import examples
-from corpus import CORPUS, samples, usable_backends
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from corpus import samples, usable_backends
 from same import assert_same
 
 from fastdecode import decode, probe
@@ -125,35 +122,3 @@ def test_a_tiny_jpeg_is_reduced_by_the_factor(name: str, reduce: Reduce) -> None
             compared += 1
 
     assert compared >= len(files) or reduce not in backend.supports["jpeg"][0].reduces
-
-
-_REGION_FILES = [
-    CORPUS / "jpeg_kinds" / name
-    for name in ("gen_420_base.jpg", "gen_422_rst1.jpg", "gen_444_prog.jpg", "gen_exif_ori5.jpg")
-] + [CORPUS / "formats" / name for name in ("gen_pal_trns.png", "gen_interlaced.gif")]
-
-
-@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_a_region_is_a_slice_of_the_whole(data: st.DataObject) -> None:
-    """For any region, reduction and orientation, the result equals a slice of the whole.
-
-    It is the caller's own: the next image does not change it.
-    """
-    encoded = data.draw(st.sampled_from(_REGION_FILES)).read_bytes()
-    orient = data.draw(st.booleans())
-    reduce = data.draw(st.sampled_from(REDUCES))
-    mode = data.draw(st.sampled_from(["RGB", "L", "stored"]))
-    height, width = decode(encoded, orient=orient).shape[:2]
-    left = data.draw(st.integers(0, width - 1))
-    top = data.draw(st.integers(0, height - 1))
-    right = data.draw(st.integers(left + 1, width))
-    bottom = data.draw(st.integers(top + 1, height))
-    box = (left, top, right, bottom)
-
-    part = decode(encoded, reduce, mode=mode, orient=orient, region=box)
-    decode(encode(drawing(width, height)), reduce, mode=mode, region=box)
-    whole = decode(encoded, reduce, mode=mode, orient=orient)
-    rows = slice(top // reduce, -(-bottom // reduce))
-    columns = slice(left // reduce, -(-right // reduce))
-    assert_same(part, whole[rows, columns])

@@ -8,12 +8,11 @@ import pytest
 from corpus import TESTS
 from processes import answers
 
-from fastdecode import UnknownBackend, decode
+from fastdecode import decode
 from fastdecode._backends import registry
 from fastdecode.testing import drawing, encode
 
 PLUGIN = TESTS / "plugin"
-PNG = encode(drawing(13, 7), "png")
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +89,3 @@ def test_plugin_takes_part_in_the_choice() -> None:
     )
 
     assert answered["image"] == decode(encode(drawing(13, 7), "bmp")).tolist()
-
-
-def test_without_the_package_there_is_no_such_backend(with_plugin: dict[str, Any]) -> None:
-    """An unknown name raises an error that lists the names that exist."""
-    with pytest.raises(UnknownBackend, match="'demo'") as caught:
-        decode(PNG, backend="demo")
-
-    for name in registry.BUILTIN:
-        assert name in str(caught.value)
-    kind, message = with_plugin["nobody"]
-    assert kind == "UnknownBackend"
-    assert "demo" in message.replace("'nobody'", "")

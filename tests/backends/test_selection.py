@@ -27,6 +27,7 @@ from fastdecode.types import Reduce
 _JPEGS = sorted(path.name for path in (DATA / "jpeg_kinds").iterdir())
 JPEG, PNG = encode(drawing(80, 64)), encode(drawing(80, 64), "png")
 JXL = b"\xff\x0a\xff\x0a\x00\x00"  # the signature and a bare size header of JPEG XL
+HEIC = b"\0\0\0\x10ftypheic\0\0\0\0"
 READERS, WARNERS = jpeg_backends(), jpeg_backends("warnings")
 
 own = pytest.mark.usefixtures("own_registry")
@@ -86,16 +87,18 @@ def test_default_order_imports_no_further_than_it_must() -> None:
 
 def test_unread_format_says_what_would_read_it() -> None:
     """If the library for a format is missing, the error has the install command."""
-    kind, message = answers(
+    told = answers(
         f"""
-sys.modules["imagecodecs"] = None
-answers["jxl"] = call(decode, {JXL!r})
+sys.modules["imagecodecs"] = sys.modules["pillow_heif"] = None
+answers["jxl"], answers["heic"] = call(decode, {JXL!r}), call(decode, {HEIC!r})
 """
-    )["jxl"]
+    )
 
-    assert kind == "UnsupportedFormat"
-    assert "jxl" in message
-    assert "What could, if installed: pip install 'fastdecode[imagecodecs]'" in message
+    for name, library in {"jxl": "imagecodecs", "heic": "pillow_heif"}.items():
+        kind, message = told[name]
+        assert kind == "UnsupportedFormat"
+        assert name in message.lower()
+        assert f"pip install 'fastdecode[{library}]'" in message
 
 
 @own

@@ -262,19 +262,6 @@ def test_out_is_not_where_the_data_is(data: bytes) -> None:
     assert_same(image, decode(data))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_closed_mapping_is_named_by_its_place(threads: int) -> None:
-    """A buffer that was released before its turn raises an error that names the item."""
-    closed = mapped(JPEG)
-    closed.close()
-
-    for place in (0, 1):
-        items = [JPEG, JPEG]
-        items.insert(place, closed)
-        with pytest.raises(ValueError, match=rf"item {place}: .*closed"):
-            decode_batch(items, threads=threads)
-
-
 @pytest.mark.parametrize("integer", [int, np.int64, np.int32, np.uint8])
 @pytest.mark.parametrize("data", [JPEG, turned(6), PNG], ids=["jpeg", "turned", "png"])
 def test_numpy_integers_are_integers(integer, data: bytes) -> None:

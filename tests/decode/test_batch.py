@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +73,6 @@ def test_paths_and_bytes_may_be_mixed(threads: int | None, tmp_path: Path) -> No
     items = [path, ITEMS[1], str(path), bytearray(ITEMS[1]), np.frombuffer(ITEMS[1], np.uint8)]
 
     assert_same(decode_batch(items, threads=threads), [decode(ITEMS[1])] * len(items))
-
-
-@pytest.mark.parametrize("kind", [list, tuple, iter, lambda items: (item for item in items)])
-def test_items_may_be_any_iterable(kind) -> None:
-    """The items may come from a generator."""
-    images = decode_batch(kind(ALIKE), threads=2)
-
-    assert len(images) == len(ALIKE)
 
 
 WRONG_ITEMS: dict[str, tuple[list[Any], dict[str, Any], type[Exception], str]] = {
@@ -269,15 +260,6 @@ def test_no_error_prefix_grows() -> None:
 
     assert str(returned) == str(caught.value)
     assert returned.errors == caught.value.errors
-
-
-def test_many_batches_at_once() -> None:
-    """Several threads may decode batches at once; each gets its own images in order."""
-    turned = [ITEMS[shift:] + ITEMS[:shift] for shift in range(6)]
-    with ThreadPoolExecutor(6) as threads:
-        batches = list(threads.map(lambda items: decode_batch(items, threads=3), turned))
-
-    assert_same(batches, [[decode(item) for item in items] for items in turned])
 
 
 def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
@@ -527,17 +509,6 @@ def test_nothing_is_written_once_the_batch_has_failed() -> None:
     assert_same(out[1], 5)
 
 
-@THREADS
-def test_path_that_no_file_can_have_is_the_items_error(threads: int | None) -> None:
-    """A NUL byte in one path does not affect other images."""
-    items = [JPEG, "no\0file.jpg", Path("no\0file.jpg"), JPEG]
-
-    results = decode_batch(items, threads=threads, on_error="return")
-
-    assert [isinstance(result, OSError) for result in results] == [False, True, True, False]
-    assert_same(results[3], decode(JPEG))
-
-
 @pytest.mark.usefixtures("own_registry")
 @BOTH
 def test_backend_that_cannot_be_used_is_raised_for_no_items(function: Any) -> None:
@@ -564,15 +535,6 @@ def test_outs_that_overlap_are_refused(kind: str) -> None:
 
     assert not out[0].any()
     assert not out[1].any()
-
-
-def test_outs_may_be_neighbours_in_any_order() -> None:
-    """Adjacent arrays that share no byte are filled correctly."""
-    memory = np.zeros((3, *SHAPE), np.uint8)
-
-    decode_batch([JPEG] * 3, out=memory[::-1])
-
-    assert_same(memory, np.stack([decode(JPEG)] * 3))
 
 
 # ---- a few at a time ----

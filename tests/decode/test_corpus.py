@@ -13,7 +13,7 @@ import numpy as np
 import PIL
 import pytest
 from cases import some
-from corpus import CORPUS, Sample, needs_tifffile, outcome, samples, usable_backends
+from corpus import Sample, needs_tifffile, outcome, samples, usable_backends
 from PIL import Image, UnidentifiedImageError
 from same import assert_same
 from sweep import Case, cases, sweep
@@ -146,31 +146,6 @@ def test_what_is_left_of_a_cut_file_is_whole_or_an_error(sample: Sample) -> None
     outcomes = {end - len(data): outcome(data[:end], whole) for end in _places(len(data))}
 
     assert [end for end, what in outcomes.items() if what == "other pixels"] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "dtype"),
-    [
-        ("libjpeg_turbo__monkey12.jpg", (227, 149, 3), np.uint16),
-        ("twelvemonkeys__gradient_ls.jpg", (256, 256), np.uint16),
-        ("twelvemonkeys__testimg_rgb.jpg", (149, 227, 3), np.uint8),
-        ("pylibjpeg_14495_JNL_T8NDE3.JLS", (128, 128), np.uint8),
-        ("pylibjpeg_14495_JNL_T16E3.JLS", (256, 256), np.uint16),
-        ("pylibjpeg_10918_p4_E1.JPG", (257, 255, 4), np.uint16),
-    ],
-)
-def test_rare_jpeg_in_its_own_type(name: str, shape: tuple[int, ...], dtype: type) -> None:
-    """12-bit, lossless and JPEG-LS files keep their values in mode "stored"."""
-    path = CORPUS / "jpeg_kinds" / name
-    if not path.exists():
-        pytest.skip(f"{name} is only in the large collection")
-    if "imagecodecs" not in usable_backends():
-        pytest.skip("imagecodecs is not usable here")
-
-    image = decode(path.read_bytes(), mode="stored")
-
-    assert image.shape == shape
-    assert image.dtype == dtype
 
 
 @pytest.mark.parametrize("part", some(range(_PARTS), 1))

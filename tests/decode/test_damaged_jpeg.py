@@ -18,9 +18,9 @@ from same import assert_same
 from scans import Scan, coefficients, segment, write
 
 from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
+from fastdecode._backends import registry
 from fastdecode._backends.ranking import default_order
 from fastdecode._formats import jpeg_stream
-from fastdecode.packing._survey import verify
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import Box, Reduce
 
@@ -43,6 +43,8 @@ EXACT = [info.name for info in backends() if info.exact and info.name in READERS
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_reader = pytest.mark.parametrize("backend", [*READERS, None])
+
+
 every_warner = pytest.mark.parametrize("backend", [*WARNERS, *([None] if FIRST in WARNERS else [])])
 
 
@@ -111,6 +113,22 @@ def cut_headers() -> Iterator[bytes]:
     flat = encode(Image.new("L", (10, 10)), optimize=True)
     start = probe(flat).scan_offset
     yield from (flat[:cut] for cut in range(start - 8, start + 1))
+
+
+def test_a_file_that_the_core_finds_whole_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a named backend without warnings: the core tells whether any pixel is missing."""
+    pillow, asked = type(registry.load("pillow")), []
+    decode_once = pillow.decode
+
+    def counted(self: Any, *given: Any, **options: Any) -> Any:
+        asked.append(options)
+        return decode_once(self, *given, **options)
+
+    monkeypatch.setattr(pillow, "decode", counted)
+
+    for data in (KINDS["progressive"], KINDS["4:2:0"][:-2]):
+        assert_same(decode(data, backend="pillow"), decode(data, backend="native"))
+    assert len(asked) == 2
 
 
 def false_headers() -> Iterator[bytes]:
@@ -342,38 +360,6 @@ def test_hundreds_of_scans_are_refused(backend: str | None, number: int, end: by
 
     assert caught.value.errors == {}
     assert decode(with_scans(500)).shape == (64, 80, 3)
-
-
-@every_reader
-@pytest.mark.parametrize("name", ["gen_size_1x2_prog420.jpg", "gen_size_1x2_420.jpg"])
-def test_tiny_file_cut_anywhere_is_an_error(name: str, backend: str | None) -> None:
-    """A tiny file that is cut is found, although some continuations give the same pixels."""
-    data = (CORPUS / "jpeg_kinds" / name).read_bytes()
-
-    outcomes = {outcome(data[:end], data, backend) for end in range(2, len(data))}
-
-    assert "other pixels" not in outcomes
-
-
-@every_kind
-@every_reader
-@pytest.mark.parametrize("length", [0, 1])
-@pytest.mark.parametrize(
-    "marker", [b"\xff\xfe", b"\xff\xe0", b"\xff\xe1", b"\xff\xee", b"\xff\xef"]
-)
-def test_comment_that_says_it_is_shorter_than_its_length(
-    kind: str, backend: str | None, marker: bytes, length: int
-) -> None:
-    """A comment with too small a length is skipped, as in libjpeg and Pillow."""
-    data = KINDS[kind]
-    segment = marker + length.to_bytes(2, "big")
-    second = data.rindex(b"\xff\xc4") if kind == "progressive" else data.index(b"\xff\xc4")
-    odd = data[:20] + segment + data[20:second] + segment + data[second:]
-
-    # Those with a parser of their own may refuse it.
-    has_own = backend in ("native", "nvimgcodec", "dali")
-    expected = ("whole", "error") if has_own else ("whole",)
-    assert outcome(odd, data, backend) in expected
 
 
 @every_reader
@@ -637,17 +623,6 @@ def test_no_part_shows_zeros_that_the_whole_does_not(image: Image.Image, progres
                 assert_same(part, decode(data, region=region), region)
 
 
-def test_zeros_are_found_by_check_and_in_resized_batches() -> None:
-    """`fastdecode check` and `decode_batch` with a size judge as `decode` does."""
-    some = [damaged for data in FINE.values() for damaged in itertools.islice(with_zeros(data), 9)]
-    for damaged in some:
-        alone = type_of(lambda data=damaged: decode(data))
-        assert type_of(lambda data=damaged: verify(data, probe(data))) == alone
-
-    for answer in decode_batch(some, size=32, on_error="return"):
-        assert isinstance(answer, DecodeError)
-
-
 def type_of(call: Callable[[], object]) -> type | None:
     try:
         call()
@@ -724,16 +699,6 @@ def test_zeros_are_data_only_where_they_end_each_block(
                 continue
             with pytest.raises(DecodeError):
                 decode(of_zeros(*symbols, count), backend=backend, **how)
-
-
-@every_reader
-def test_stray_bytes_of_a_scanner_are_no_zeros(backend: str | None) -> None:
-    """Thousands of bytes that are left over decode, if they do not stand in place of data."""
-    data = KINDS["4:2:0"]
-    stray = bytes(range(1, 255)) * 10
-
-    expected = ("whole",) if backend in (None, "pillow") else ("whole", "error")
-    assert outcome(data[:-2] + stray + EOI, data, backend) in expected
 
 
 DEEP: dict[str, dict[str, Any]] = {

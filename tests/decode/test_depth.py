@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import decode_by_all, needs_tifffile, usable_backends
-from deep import FILES, png, samples, tiff
-from encoded import chunk, with_orientation
+from deep import FILES, samples, tiff
 from PIL import Image
 from same import assert_same
 
 from fastdecode import decode, probe
 from fastdecode._pixels import box_reduce, converter
-from fastdecode.errors import DecodeError, UnsupportedFormat
+from fastdecode.errors import UnsupportedFormat
 from fastdecode.types import REDUCES
 
 
@@ -51,18 +50,6 @@ def test_eight_bits_are_the_high_byte(kind: str, name: str) -> None:
         assert_same(decode(data, mode="RGBA")[:, :, 3], high[:, :, -1])
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
-def test_transparent_colour_is_pillows(mode: Any) -> None:
-    """A 16-bit colour that a tRNS chunk makes transparent is transparent in RGBA, as in Pillow."""
-    image = samples(3)
-    image[2, 3] = image[5, 6] = 0x0A0A
-    data = png(image, before=chunk(b"tRNS", b"\x0a" * 6))
-    with Image.open(io.BytesIO(data)) as opened:
-        expected = np.asarray(opened.convert(mode))
-
-    assert_same(decode(data, mode=mode), expected)
-
-
 def test_sixteen_bits_of_ink() -> None:
     """CMYK of 16 bits is four channels of uint16."""
     data = tiff(samples(4), cmyk=True)
@@ -89,30 +76,6 @@ def test_deep_colour_is_reduced_cut_and_written(kind: str, reduce: Any) -> None:
     assert_same(out, whole)
     with pytest.raises(ValueError, match="out"):
         decode(data, reduce, mode="stored", out=np.zeros(whole.shape, np.uint8))
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_deep_colour_is_turned(orientation: int) -> None:
-    """`orient` rotates 16-bit images like 8-bit ones."""
-    exif = chunk(b"eXIf", with_orientation(orientation).tobytes()[6:])
-    data = png(samples(3), before=exif)
-
-    turned = decode(data, mode="stored", orient=True)
-
-    assert probe(data).orientation == orientation
-    assert_same(decode(data, orient=True), (turned >> 8).astype(np.uint8))
-
-
-@pytest.mark.parametrize("kind", ["PNG RGB", "PNG RGBA", "TIFF", "TIFF deflate"])
-def test_cut_deep_file_is_an_error(kind: str) -> None:
-    """A truncated file of 16 bits raises an error."""
-    channels, data = FILES[kind]
-    for end in np.linspace(30, len(data) - 20, 25).astype(int):
-        try:
-            image = decode(data[:end], mode="stored")
-        except DecodeError:
-            continue
-        assert_same(image, samples(channels), end)
 
 
 def test_pillow_image_of_deep_colour_is_our_error() -> None:

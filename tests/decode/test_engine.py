@@ -121,17 +121,6 @@ def test_whatever_a_library_hands_out(data: bytes, kind: str, mode: Mode, option
 
 
 @FORMATS
-def test_out_of_the_wrong_type_stays_the_callers_fault(data: bytes) -> None:
-    """In mode "stored", an `out` that does not fit raises a plain ValueError."""
-    register("deep", double(give(np.zeros((HEIGHT, WIDTH, 3), np.uint16)), layouts={"stored"}))
-
-    with pytest.raises(ValueError, match="out") as caught:
-        decode(data, mode="stored", out=np.zeros((HEIGHT, WIDTH, 3), np.uint8))
-
-    assert not isinstance(caught.value, FastDecodeError)
-
-
-@FORMATS
 def test_when_all_refuse_the_error_says_who_said_what(data: bytes) -> None:
     """`errors` holds every backend's error in order, and the message repeats them."""
     register("first", double(refuse(ValueError("too odd"))))
@@ -145,23 +134,6 @@ def test_when_all_refuse_the_error_says_who_said_what(data: bytes) -> None:
     assert caught.value.backend is None
     for name, reason in errors.items():
         assert f"{name}: {reason}" in str(caught.value)
-
-
-@pytest.mark.parametrize("how", ["argument", "use", "environment"])
-def test_named_backend_answers_alone(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend that the caller named is the only one that is tried."""
-    second = double(flat())
-    register("first", double(refuse(ValueError("no"))))
-    register("second", second)
-    if how == "use":
-        use("first")
-    elif how == "environment":
-        monkeypatch.setenv("FASTDECODE_BACKEND", "first")
-
-    with pytest.raises(DecodeError, match="first: ValueError: no"):
-        decode(FILES["png"], backend="first" if how == "argument" else None)
-
-    assert second.asked == []
 
 
 def test_inexact_backend_answers_only_by_name() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,53 +14,9 @@ from same import assert_same
 
 import fastdecode
 from fastdecode import decode
-from fastdecode._decode.engine import borrow_memory
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 SAME_SIZE = ("canyon-wren", "roman-colosseum_422")
-MEBIBYTE = 1 << 20
-
-
-def test_memory_is_used_again() -> None:
-    """Later arrays use the memory of the first; a larger one replaces it."""
-    first = borrow_memory((40, 30, 3))
-    large = borrow_memory((1000, 1000))
-    large[:] = 3
-    again = [borrow_memory(shape) for shape in ((1000, 1000), (30, 40, 3), (7,))]
-
-    assert first.shape == (40, 30, 3)
-    assert large.shape == (1000, 1000)
-    assert [array.shape for array in again] == [(1000, 1000), (30, 40, 3), (7,)]
-    for array in again:
-        assert array.ctypes.data == large.ctypes.data
-        assert array.dtype == np.uint8
-        assert array.flags.c_contiguous
-        assert array.flags.writeable
-
-
-def test_huge_arrays_are_not_kept() -> None:
-    """Up to 64 MiB are kept; a larger array is new each time, and the kept memory stays."""
-    kept = borrow_memory((64 * MEBIBYTE,))
-    huge = borrow_memory((64 * MEBIBYTE + 1,))
-    another = borrow_memory((64 * MEBIBYTE + 1,))
-
-    assert not np.shares_memory(huge, another)
-    assert not np.shares_memory(huge, kept)
-    assert borrow_memory((64 * MEBIBYTE,)).ctypes.data == kept.ctypes.data
-
-
-def test_threads_do_not_share() -> None:
-    """Each thread has its own memory."""
-    together = threading.Barrier(4)
-
-    def fill(number: int) -> bool:
-        array = borrow_memory((100, 100))
-        array[:] = number
-        together.wait(30)
-        return bool((array == number).all())
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(fill, range(4)))
 
 
 def region_files(backend: str) -> list[bytes]:

@@ -24,7 +24,6 @@ WHOLE = {
 }  # fmt: skip
 SOS, EOI = b"\xff\xda", b"\xff\xd9"
 
-every_whole = pytest.mark.parametrize("data", WHOLE.values(), ids=WHOLE)
 every_buffer = pytest.mark.parametrize("buffer", [bytes, memoryview])
 
 
@@ -37,10 +36,6 @@ class Script(NamedTuple):
 def script(data: bytes, buffer=bytes) -> Script:
     found = jpeg_stream.read(buffer(data))
     return Script(len(found.scans), bool(found.begun), bool(found.complete))
-
-
-def has_end(data: bytes | memoryview) -> bool:
-    return jpeg_stream.read(data).ended == 1
 
 
 def scan_starts(data: bytes) -> list[int]:
@@ -77,15 +72,6 @@ def test_file_without_its_last_scans_is_not_complete(data: bytes, end: bytes, bu
             assert script(data[:start] + end, buffer) == (number, number > first, False)
 
 
-@pytest.mark.parametrize("cut", range(2, 14))
-def test_truncated_scan_header_is_not_an_error(cut: int) -> None:
-    """A file that ends inside a scan's header is incomplete, not an error."""
-    start = scan_starts(PROGRESSIVE)[-1]
-
-    assert script(PROGRESSIVE[: start + cut]).number in (9, 10)
-    assert not script(PROGRESSIVE[: start + min(cut, 7)]).complete
-
-
 @pytest.mark.parametrize("scan", range(10))
 @pytest.mark.parametrize("length", [0, 7, 9])
 def test_scan_header_of_another_length_means_nothing(scan: int, length: int) -> None:
@@ -99,67 +85,9 @@ def test_scan_header_of_another_length_means_nothing(scan: int, length: int) -> 
         decode(data, strict=True)
 
 
-@every_buffer
-@pytest.mark.parametrize("tail", [PROGRESSIVE, PROGRESSIVE * 60, SOS * 600], ids=len)
-def test_scans_after_the_end_are_not_counted(tail: bytes, buffer) -> None:
-    """The scans of another image after the end marker are not counted."""
-    whole = script(PROGRESSIVE)
-    half = PROGRESSIVE[: scan_starts(PROGRESSIVE)[4]] + EOI
-
-    assert script(PROGRESSIVE + tail, buffer) == whole
-    assert script(half + tail, buffer) == (4, False, False)
-
-
-@every_whole
-@every_buffer
-@pytest.mark.parametrize("tail", [b"", b"\0", b"garbage" * 9, b"\xff\xd8\xff", EOI], ids=repr)
-def test_end_is_found_before_garbage(data: bytes, buffer, tail: bytes) -> None:
-    """The end marker is found with garbage after it."""
-    assert has_end(buffer(data + tail))
-
-
-@every_whole
-@every_buffer
-def test_truncated_file_has_no_end(data: bytes, buffer) -> None:
-    """A file truncated anywhere, even inside the marker, has no end."""
-    header = probe(data)
-    for cut in (header.scan_offset, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1):
-        assert not has_end(buffer(data[:cut]))
-
-
-@every_buffer
-def test_end_marker_in_the_header_is_ignored(buffer) -> None:
-    """An end marker in a thumbnail or a comment does not end the image."""
-    comment = b"\xff\xfe\0\x06" + EOI + EOI
-    data = (BASELINE[:2] + comment + BASELINE[2:])[:-2]
-
-    assert not has_end(buffer(data))
-
-
 def ends_of_data(data: bytes | memoryview) -> list[int]:
     """Return where the data of each scan ends."""
     return [scan.end for scan in jpeg_stream.read(data).scans]
-
-
-ENDS = [
-    # The data ends at the end marker, not at a restart marker, whatever follows.
-    *(
-        (data + tail, len(data) - 2)
-        for data in (BASELINE, GREY, RESTARTS)
-        for tail in (b"", b"garbage", PROGRESSIVE)
-    ),
-    # Any number of FF bytes may precede a marker; they are not data.
-    *((BASELINE[:-2] + b"\xff" * fill + EOI, len(BASELINE) - 2) for fill in (0, 1, 5)),
-    # Without a marker the data extends to the last byte.
-    (BASELINE[:-40], len(BASELINE) - 40),
-]
-
-
-@every_buffer
-@pytest.mark.parametrize(("data", "end"), ENDS)
-def test_one_scan_ends_where_its_data_does(data: bytes, end: int, buffer) -> None:
-    """A single scan ends before the end marker and its fill bytes, or with the file."""
-    assert ends_of_data(buffer(data)) == [end]
 
 
 ODD = [
@@ -254,40 +182,6 @@ def test_the_longest_zeros_of_each_interval_are_found() -> None:
     assert [hole.size for hole in found] == [50, 40, 16]
 
 
-@every_whole
-def test_other_endings_change_only_the_ends(data: bytes) -> None:
-    """`with_other_endings` inserts data at the end of each scan, without a marker to end it.
-
-    So it does, with less of it, before each restart marker.
-    """
-    header = probe(data)
-    scans = jpeg_stream.read(data).scans
-
-    other = jpeg_stream.with_other_endings(data, scans, header)
-    less = re.escape(jpeg_stream.ENDINGS[0][:16]) + rb"(?=\xff[\xd0-\xd7])"
-    other, count = re.subn(less, b"", other)
-
-    markers = [re.findall(rb"\xff[\xd0-\xd7]", data[scan.start : scan.end]) for scan in scans]
-    assert count == sum(map(len, markers))
-
-    added = (len(other) - len(data)) // len(scans)
-    assert added > 100
-    shifted = [scan.end + number * added for number, scan in enumerate(scans, start=1)]
-    assert ends_of_data(other) == shifted
-    kept, done = b"", 0
-    for end in shifted:
-        kept += other[done : end - added]
-        done = end
-    assert kept + other[done:] == data
-
-
-@every_buffer
-@pytest.mark.parametrize("end", [b"", b"\xff", b"\xff\xff\xff"], ids=len)
-def test_half_a_marker_is_dropped(end: bytes, buffer) -> None:
-    """The rest of a truncated marker is removed, so that an end marker can follow."""
-    assert jpeg_stream.without_half_marker(buffer(BASELINE[:-2] + end)) == BASELINE[:-2]
-
-
 MISSING = [
     "Corrupt JPEG data: premature end of data segment",
     "Premature end of JPEG file",
@@ -325,17 +219,6 @@ def test_messages_of_libjpeg_are_classified(message: str, missing: bool, recover
     """Messages from libjpeg's jerror.h are classified as missing pixels, recoverable or fatal."""
     assert jpeg_stream.says_missing_pixels(message) is missing
     assert jpeg_stream.is_recoverable(message) is recoverable
-
-
-@pytest.mark.parametrize("cut", [300, 40])
-def test_message_of_simplejpeg_is_classified(cut: int) -> None:
-    """Simplejpeg's message about truncated data counts as missing pixels."""
-    simplejpeg = pytest.importorskip("simplejpeg")
-
-    with pytest.raises(ValueError) as caught:
-        simplejpeg.decode_jpeg(BASELINE[:-cut] + EOI, strict=True)
-
-    assert jpeg_stream.says_missing_pixels(str(caught.value))
 
 
 @pytest.mark.parametrize("count", [5, 124, 125, 255])

@@ -13,7 +13,6 @@ import PIL
 import pytest
 from cases import examples
 from encoded import (
-    LONG,
     SHORT,
     chunk,
     exif_of,
@@ -183,41 +182,6 @@ def test_images_are_turned_as_by_pillow(format: str) -> None:
         assert upright.size == (24, 40), name
         assert_same(decode(data, orient=True), np.asarray(upright), name)
         assert probe(data).orientation == 6
-
-
-@pytest.mark.parametrize("order", "<>")
-@pytest.mark.parametrize(
-    ("kind", "count", "value", "expected"),
-    [(SHORT, 1, 6, 6), (SHORT, 2, 6, 6), (LONG, 1, 6, 6), (SHORT, 1, 0, 1), (LONG, 1, 9, 1),
-     (2, 1, 6, 1), (1, 1, 6, 1)],
-)  # fmt: skip
-def test_entry(order: str, kind: int, count: int, value: int, expected: int) -> None:
-    """A number from 1 to 8 is an orientation; bytes and text are none."""
-    form = {SHORT: "H", LONG: "I"}.get(kind, "B")
-    block = exif_of((kind, count, struct.pack(order + form, value)), order=order)
-    assert exif.orientation(b"??" + block, 2, 2 + len(block)) == expected
-    assert exif.orientation(memoryview(block), 0, len(block)) == expected
-    assert exif.orientation(b"Exif\0\0" + block, 0, 6 + len(block)) == expected
-    assert exif.orientation(block, 0, 15) == 1
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        b"",
-        b"II*\0",
-        b"II*\0\xff\xff\xff\xff",
-        b"XX*\0" + bytes(20),
-        b"II*\0\x08\0\0\0\xff\xff",
-        # The entry's bytes, but not where an entry begins.
-        b"II*\0\x08\0\0\0\x02\0" + bytes(3) + struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0) + bytes(9),
-    ],
-)
-def test_a_damaged_block_is_no_error(block: bytes) -> None:
-    """A damaged EXIF block means orientation 1."""
-    for start in (0, -5, 1, 100):
-        for end in (len(block), len(block) + 100, 0, -1):
-            assert exif.orientation(block, start, end) == 1
 
 
 def test_long_text_costs_little() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from PIL import Image
 from same import assert_same
 
 import fastdecode
-from fastdecode import DecodeError, FastDecodeError, decode_batch, use
+from fastdecode import FastDecodeError, decode_batch, use
 from fastdecode.native._pool import Items
 from fastdecode.testing import drawing, encode
 
@@ -82,12 +81,6 @@ def test_one_size_is_made_by_the_core(
     without = decode_batch(items, threads=threads, size=(60, 44), **options)
     assert made == [True] * len(items)
     assert np.abs(batch.astype(int) - without).max() <= 1
-
-
-def encoded_png() -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(stream, "PNG")
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -202,34 +195,3 @@ def test_images_go_into_out(made: list[bool]) -> None:
     assert all(np.shares_memory(array, one) for array, one in zip(arrays, out, strict=True))
     assert_same([*out], [fastdecode.decode(PLAIN)] * 3)
     assert made == [True] * 4
-
-
-def check_errors(items: list[Any]) -> None:
-    """Check errors of item 2, which is truncated, and item 3, which has no bytes."""
-    with pytest.raises(DecodeError, match="item 2: "):
-        decode_batch(items, threads=2)
-
-    found = decode_batch(items, threads=2, on_error="return")
-
-    assert [type(one) for one in found] == [
-        np.ndarray,
-        np.ndarray,
-        DecodeError,
-        DecodeError,
-        np.ndarray,
-    ]
-    with pytest.raises(TypeError, match="item 1: "):
-        decode_batch([PLAIN, 3, PLAIN], threads=2)
-    with pytest.raises(FileNotFoundError):
-        decode_batch([PLAIN, "no such file"], threads=2)
-    with pytest.raises(ValueError, match="item 0: region"):
-        decode_batch([PLAIN, PLAIN], threads=2, region=(0, 0, 10_000, 1))
-    with pytest.raises(fastdecode.ImageTooLarge, match="item 0: "):
-        decode_batch([PLAIN, PLAIN], threads=2, max_pixels=10)
-
-
-def test_the_first_error_is_raised() -> None:
-    """The error names the item; with "return" it is in the place of the image."""
-    torn = PLAIN[: len(PLAIN) // 2] + b"\xff\xd9"
-    items = [PLAIN, encoded_png(), torn, b"", PLAIN]
-    check_errors(items)

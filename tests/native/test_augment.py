@@ -431,14 +431,6 @@ def test_erased_boxes_are_smaller_than_both_sides(sides: tuple[int, int]) -> Non
     assert (boxes[:, 1] + boxes[:, 3]).max() <= height
 
 
-@pytest.mark.parametrize("picks", range(1, 5))
-def test_any_number_of_choices_are_different_ones(picks: int) -> None:
-    """All orders of so many different steps come up, and nothing else."""
-    names: tuple[Any, ...] = ("grey", "invert", "mirror", "equalize")
-    found = _drawn(group("choice", [do(Operation(name)) for name in names], picks=picks))
-    assert found.keys() == set(permutations(names, picks))
-
-
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
 def test_weights_of_a_mix_are_of_a_dirichlet_distribution(alpha: float) -> None:
     """The weights add up to 1, and have the mean and deviation of the distribution."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from processes import python
@@ -12,7 +11,6 @@ from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, stats
-from fastdecode._backends import registry
 from fastdecode.native import _library as native
 from fastdecode.testing import drawing, encode
 
@@ -34,27 +32,6 @@ def test_every_status_has_its_error() -> None:
 
         assert type(error) is kind
         assert str(error) == "words"
-
-
-def test_it_says_what_it_is() -> None:
-    """Its version is that of the package."""
-    assert registry.load("native").version() == fastdecode.__version__
-
-
-@pytest.mark.parametrize("subsampling", [0, 1, 2])
-@pytest.mark.parametrize("reduce", [1, 2, 4, 8])
-@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA"])
-@pytest.mark.parametrize("progressive", [False, True])
-def test_it_gives_pillows_pixels(
-    subsampling: int, reduce: Any, mode: Any, *, progressive: bool
-) -> None:
-    """Its own decoder gives the pixels of libjpeg-turbo, as Pillow uses it."""
-    data = encode(drawing(61, 43), "jpeg", subsampling=subsampling, progressive=progressive)
-
-    assert_same(
-        decode(data, reduce, mode=mode, backend="native"),
-        decode(data, reduce, mode=mode, backend="pillow"),
-    )
 
 
 def test_what_it_does_not_declare_is_no_fallback() -> None:

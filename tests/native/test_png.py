@@ -270,25 +270,6 @@ def test_large_images_go_through_the_window_in_parts() -> None:
         assert_same(by_core(data, mode="stored"), expected, expected.shape)
 
 
-def test_every_cut_is_refused() -> None:
-    """Wherever a file ends, the core does not decode it."""
-    data = made(23, 17, 2, 8, random.Random(2), idat=300)
-    for size in range(len(data)):
-        with pytest.raises(FastDecodeError):
-            decode(data[:size], backend="native")
-
-
-@pytest.mark.parametrize("at", ["IHDR", "PLTE", "IDAT", "IEND"])
-def test_wrong_checksums_are_refused(at: str) -> None:
-    """A wrong CRC of any chunk: there are no pixels."""
-    data = bytearray(made(8, 8, 3, 8, random.Random(3)))
-    place = data.index(at.encode())
-    length = struct.unpack_from(">I", data, place - 4)[0]
-    data[place + 4 + length] ^= 1
-    with pytest.raises(DecodeError):
-        decode(bytes(data), backend="native")
-
-
 @pytest.mark.parametrize("fault", ILLEGAL)
 def test_what_is_illegal_in_deflate_is_refused(fault: str) -> None:
     """Also in a region, where no checksum shows it; the rows before it are decoded."""
@@ -343,23 +324,6 @@ def test_unusual_files_are_left_to_other_backends(data: bytes) -> None:
         decode(data, backend="native")
 
 
-@pytest.mark.parametrize("backend", ["pillow", "native", None])
-@pytest.mark.parametrize(
-    ("kind", "bits", "row"), [(0, 1, 1), (0, 8, 8), (2, 8, 24), (2, 16, 48), (3, 4, 4), (6, 8, 32)]
-)
-def test_missing_rows_are_refused(kind: int, bits: int, row: int, backend: str | None) -> None:
-    """A stream that ends in order, but before the image: Pillow leaves the other rows empty."""
-    chunks = [chunk(b"PLTE", bytes(range(48)))] if kind == 3 else []
-    for value in (0, 1):  # a last row that is empty is no damage
-        rows = (b"\0" + bytes([value]) * row) * 8
-        whole = file(8, 8, kind, bits, zlib.compress(rows), *chunks, idat=11)
-        assert decode(whole, backend=backend).shape == (8, 8, 3)
-        for lost in (1, row + 1, 7 * (row + 1)):
-            short = file(8, 8, kind, bits, zlib.compress(rows[:-lost]), *chunks, idat=11)
-            with pytest.raises(DecodeError):
-                decode(short, backend=backend)
-
-
 @pytest.mark.parametrize(
     ("width", "height", "sizes"),
     [
@@ -379,21 +343,6 @@ def test_missing_rows_of_interlaced_files_are_refused(
             decode(data, backend="pillow")
     whole = interlaced_header(file(width, height, 0, 8, zlib.compress(bytes(sizes[-1]))))
     assert decode(whole, mode="L").shape == (height, width)
-
-
-@pytest.mark.parametrize("backend", ["pillow", None])
-def test_a_cut_file_never_lies(backend: str | None) -> None:
-    """Also if the end of a whole file follows the cut, which may pass for compressed data."""
-    data = made(9, 7, 2, 8, random.Random(7), idat=120)
-    whole = decode(data)
-    accepted = 0
-    for size in range(60, len(data)):
-        for end in (b"", chunk(b"IEND"), bytes(30) + chunk(b"IEND")):
-            image = outcome(data[:size] + end, backend)
-            if not isinstance(image, FastDecodeError):
-                assert_same(image, whole, (size, end))
-                accepted += 1
-    assert 0 < accepted < 3 * 20  # where only what follows the pixels is lost
 
 
 @measured

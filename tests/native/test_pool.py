@@ -56,28 +56,6 @@ def made(pool: Pool, items: Items, sources: list[Any]) -> tuple[list[bool], np.n
     return items.resize(pool, wanted, resizes, BYTES, out.ctypes.data, out.strides[0]), out
 
 
-def test_headers_are_read_from_paths_and_bytes(pool: Pool) -> None:
-    """Width, height and other fields are those of `probe`, for paths and bytes."""
-    items = Items()
-    sources: list[Any] = []
-    for path in FILES:
-        data = path.read_bytes()
-        sources += [str(path), data, memoryview(data), np.frombuffer(data, np.uint8)]
-
-    headers = items.read(pool, sources)
-
-    assert headers.readable.all()
-    assert headers.ended.all()
-    for at, path in enumerate(path for path in FILES for _ in range(4)):
-        expected = fastdecode.probe(path.read_bytes())
-        assert headers.width[at] == expected.width
-        assert headers.height[at] == expected.height
-        assert headers.components[at] == expected.channels
-        assert headers.bits[at] == expected.bits
-        assert (headers.sof[at] == 0xC2) == expected.progressive
-        assert bytes(items.data(at)) == path.read_bytes()
-
-
 def test_what_cannot_be_read_does_not_touch_the_others(pool: Pool, tmp_path: Path) -> None:
     """Missing files, impossible names and files that are not JPEGs are only not readable."""
     odd = tmp_path / ("ü" if _WINDOWS else "with\nnew line and ü")
@@ -110,28 +88,6 @@ def test_a_path_may_have_any_letters_and_length(pool: Pool, tmp_path: Path, name
     near = os.path.relpath(path)
 
     assert Items().read(pool, [str(path), str(whole), near]).readable.tolist() == [True] * 3
-
-
-def test_a_batch_is_what_single_images_are(pool: Pool) -> None:
-    """An image has the same pixels alone and in batches of any size."""
-    every: list[Any] = [*map(str, FILES), encode(drawing(61, 43), progressive=True)]
-    expected = []
-    for source in every:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
-        header = _library.probe(data)
-        resize = resize_of(header.width, header.height)
-        out = np.zeros((SIDE, SIDE, 3), np.uint8)
-        assert _library.decode_resized(data, resize, BYTES, out.ctypes.data)
-        expected.append(out)
-    items = Items()
-
-    for count in (1, 6, 40, 3):
-        done, out = made(pool, items, [every[at % len(every)] for at in range(count)])
-        items.clear()
-
-        assert done == [True] * count
-        for at in range(count):
-            assert_same(out[at], expected[at % len(every)], at)
 
 
 def test_only_what_is_wanted_is_decoded(pool: Pool) -> None:

@@ -13,7 +13,7 @@ from instructions import with_each
 from processes import answers, resident
 from same import assert_same
 
-from fastdecode import DecodeError, UnsupportedFormat, decode, decode_batch, probe
+from fastdecode import DecodeError, decode, probe
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import REDUCES
 
@@ -75,39 +75,7 @@ def test_every_set_of_instructions_gives_the_same() -> None:
         with_each(partial(check, data, random.Random(quality), 3))
 
 
-def test_batches_take_it(tmp_path: Path) -> None:
-    """`decode_batch` decodes and resizes it in the core's own threads, by the core itself."""
-    paths = [tmp_path / f"{number}.jpg" for number in range(4)]
-    for number, path in enumerate(paths):
-        path.write_bytes(progressive(90 + number, 70))
-    images = decode_batch([*paths], backend="native")
-    batch = decode_batch([*paths], size=48, backend="native")
-
-    assert (len(images), batch.shape) == (4, (4, 48, 48, 3))
-    assert_same(images, [decode(path.read_bytes(), backend="pillow") for path in paths])
-
-
 # ---- damage ----
-
-
-@pytest.mark.parametrize("end", [b"", b"\xff\xd9"], ids=["cut", "closed"])
-@pytest.mark.parametrize(
-    "options", [{}, {"reduce": 8}, {"region": (8, 0, 64, 24)}, {"mode": "L"}], ids=str
-)
-def test_a_cut_file_never_lies(options: dict[str, Any], end: bytes) -> None:
-    """Whatever is cut off: an error, or the pixels of the whole file."""
-    data = progressive(72, 56)
-    whole = decode(data, backend="native", **options)
-    refused = 0
-    for size in range(probe(data).scan_offset, len(data), 3):
-        try:
-            image = decode(data[:size] + end, backend="native", **options)
-        except (DecodeError, UnsupportedFormat):
-            refused += 1
-        else:
-            assert_same(image, whole, size)
-
-    assert refused > (len(data) - probe(data).scan_offset) // 3 // 2
 
 
 def scans(data: bytes) -> list[int]:

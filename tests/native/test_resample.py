@@ -120,18 +120,6 @@ def test_pixels_are_those_of_pillow() -> None:
         assert apart(resized(image, canvas, box=box), want) <= 1, (image.shape, canvas, box)
 
 
-def test_pixels_are_those_of_torch() -> None:
-    """A whole image is within 1 level of torch's antialiased resize of bytes."""
-    torch = pytest.importorskip("torch")
-    for image, canvas, _, _ in images(2, 120):
-        planes = torch.from_numpy(image).permute(2, 0, 1)[None].contiguous()
-        want = torch.nn.functional.interpolate(
-            planes, canvas[::-1], mode="bilinear", antialias=True
-        )[0]
-
-        assert apart(resized(image, canvas, channels_first=True), want) <= 1, (image.shape, canvas)
-
-
 def test_pixels_are_rounded_only_once() -> None:
     """Each value is within a rounding and a tenth of the exact one."""
     for image, canvas, box, _ in images(3, 60):
@@ -175,13 +163,6 @@ def test_values_are_scaled_and_laid_out() -> None:
         assert_same(values, want.astype(dtype))
 
 
-def test_the_same_size_is_a_copy() -> None:
-    """A box of whole pixels on a canvas of its size is copied."""
-    image = image_of("noise", 50, 70, np.random.default_rng(7))
-
-    assert_same(resized(image, (40, 30), box=(11, 12, 51, 42)), image[12:42, 11:51])
-
-
 @pytest.mark.parametrize("edge", range(4))
 def test_a_box_between_pixels_is_no_copy(edge: int) -> None:
     """A box of the canvas's size, or nearly, is resized as by Pillow if one edge is a fraction."""
@@ -192,13 +173,6 @@ def test_a_box_between_pixels_is_no_copy(edge: int) -> None:
         want = Image.fromarray(image).resize((40, 30), Image.Resampling.BILINEAR, box=part)
 
         assert apart(resized(image, (40, 30), box=part), want) <= 1
-
-
-@pytest.mark.parametrize("level", [0, 1, 127, 128, 254, 255])
-def test_one_colour_stays_that_colour(level: int) -> None:
-    """An image of one level keeps that level after any resize."""
-    for image, canvas, box, _ in images(8, 40):
-        assert_same(resized(np.full_like(image, level), canvas, box=box), level, (canvas, box))
 
 
 @pytest.mark.parametrize("sides", EXTREMES.split())

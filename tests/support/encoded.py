@@ -172,21 +172,6 @@ class JxlBits:
         return b"\xff\x0a" + self.value.to_bytes(self.count // 8 + 1, "little") + bytes(16)
 
 
-def heif(brand: bytes, *properties: bytes, compatible: bytes = b"", more: bytes = b"") -> bytes:
-    """Build an AVIF or HEIC with one item that has the properties, in that order.
-
-    Each has an ipma box of its own. `more` boxes are inside the meta box.
-    """
-    ipma = (struct.pack(">IIHBB", 0, 1, 1, 1, at + 1) for at in range(len(properties)))
-    iprp = box(b"iprp", box(b"ipco", *properties), *(box(b"ipma", each) for each in ipma))
-    meta = box(b"meta", bytes(4), box(b"pitm", bytes(4), b"\0\1"), iprp, more)
-    return box(b"ftyp", brand, bytes(4), compatible or brand) + meta
-
-
-def ispe(width: int, height: int) -> bytes:
-    return box(b"ispe", struct.pack(">III", 0, width, height))
-
-
 def exif_of(*entries: tuple[int, int, bytes], order: str = "<", after: bytes = b"") -> bytes:
     """Build an EXIF block of (type, count, value or offset) for the orientation, without prefix."""
     body = b"".join(
