@@ -30,10 +30,11 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
 Resampling: TypeAlias = Literal[
-    "own", "bilinear", "bicubic", "lanczos", "hamming", "box", "linear", "area", "nearest"
-]
-"""How an image is resized: the core's own bilinear filter, one of Pillow's, or OpenCV's
-INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
+    "own", "bilinear", "bicubic", "lanczos", "hamming", "box",
+    "torch_bilinear", "torch_bicubic", "torch_lanczos", "linear", "area", "nearest",
+]  # fmt: skip
+"""How an image is resized: the core's own bilinear filter, one of Pillow's or of torch's for
+bytes, or OpenCV's INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
 Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]

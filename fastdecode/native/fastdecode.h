@@ -122,7 +122,7 @@ typedef struct {
 } fd_request;
 
 /* How a box is resized: with the core's own filter, a triangle whose result is rounded once, as are
- * OpenCV's; or with the result of one of Pillow's filters, byte by byte. */
+ * OpenCV's; or with the result of one of Pillow's or torch's filters, byte by byte. */
 typedef enum {
     FD_FILTER_OWN = 0,
     FD_FILTER_TRIANGLE, /* Pillow's BILINEAR */
@@ -130,6 +130,9 @@ typedef enum {
     FD_FILTER_LANCZOS,
     FD_FILTER_HAMMING,
     FD_FILTER_BOX,
+    FD_FILTER_TORCH_TRIANGLE, /* torch's antialiased "bilinear" of bytes, and its two others */
+    FD_FILTER_TORCH_CUBIC,
+    FD_FILTER_TORCH_LANCZOS,
     FD_FILTER_LINEAR, /* OpenCV's INTER_LINEAR, which is not antialiased */
     FD_FILTER_AREA, /* its INTER_AREA */
     FD_FILTER_NEAREST /* of FD_RESIZE alone */
@@ -147,13 +150,14 @@ typedef struct {
 } fd_resize;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
- * multiplied and added in float32, each rounded. */
+ * multiplied and added in float32, each rounded; or table[256 * c + v], if there is a table. */
 typedef struct {
     int32_t dtype; /* fd_dtype */
     int32_t channels; /* 3; or 1, the first of them */
     int32_t
         channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
+    const float *table;
 } fd_pixels;
 
 /* ---- augmentations ---- */
