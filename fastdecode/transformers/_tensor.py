@@ -109,8 +109,9 @@ class Picture:
         """Write the values to memory; `form` says how, and is from `_stored`."""
         source, operations = self.source()
         if source.values is None and source.rows is None and source is not self and source._uses > 1:
-            source.rows = np.empty((*source.size, 3), np.uint8)
-            source.write(source.rows.ctypes.data, _library.stored(None, channels_first=False))
+            made = np.empty((*source.size, 3), np.uint8)
+            source.write(made.ctypes.data, _library.stored(None, channels_first=False))
+            source.rows = made
         rows = source.rows
         if source.values is not None:
             rows = source.values.permute(1, 2, 0).contiguous().numpy()
