@@ -238,16 +238,11 @@ def resized_to(
     filter: Resampling,
     max_size: int | None = None,
     library: Library = "pillow",
-    *,
-    rounds: bool = False,
 ) -> Program:
-    """Return a program that resizes to (height, width), or to a shorter side, as torchvision.
-
-    DETR's processors, which limit the longer side, round the shorter one.
-    """
+    """Return a program that resizes to (height, width), or to a shorter side, as torchvision."""
     if isinstance(size, tuple):
         return do(Operation("resize", (size[1], size[0]), filter, library=library))
-    to = Operation("resize", (size or 0, 0, max_size or 0, rounds), filter, library=library)
+    to = Operation("resize", (size or 0, 0, max_size or 0), filter, library=library)
     return Program([Step("scale", operation=to)])
 
 

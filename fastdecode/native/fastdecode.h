@@ -263,8 +263,7 @@ typedef enum {
     /* These depend on the size of the image so far. value[0] and value[1] of `operation` are a width and
      * a height, and become those of its FD_RESIZE, FD_CROP or FD_PERSPECTIVE. */
     FD_SCALE, /* resize to it; if the height is 0, the shorter side gets the width, and the longer
-               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2]; if
-               * value[3] is 1, the shorter side is rounded after the longer one is limited */
+               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2] */
     FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height; value[2] and
              * value[3] are the limits of that for the box that is taken if no drawn one fits */
     FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to

@@ -1,7 +1,7 @@
 """A backend for transformers' image processors that decodes and resizes in fastdecode's core.
 
-`import fastdecode.transformers` adds the backend "fastdecode" to those of ``AutoImageProcessor`` and
-``AutoProcessor``, for every model whose image processor has a torchvision backend.
+`import fastdecode.transformers` adds the backend "fastdecode" to those of ``AutoImageProcessor``
+and ``AutoProcessor``, for every model whose image processor has a torchvision backend.
 
 >>> import fastdecode.transformers
 >>> from transformers import AutoImageProcessor
@@ -10,12 +10,12 @@
 torch.Size([2, 3, 224, 224])
 
 `accelerated` does the same to a processor that exists. The results are those of the torchvision
-backend, bit for bit: its code runs as it is, on tensors that record how an image is cropped, padded,
-resized and normalised, and the core makes the result from the file in one go.
+backend, bit for bit: its code runs as it is, on tensors that record how an image is cropped,
+padded, resized and normalised, and the core makes the result from the file in one go.
 
 Processors take what they took, and files besides: as bytes, and as any kind of path. An image of
-Pillow's that has only been opened, also by `fastdecode.open`, is decoded by the core. A file's image
-is upright, as transformers has it for a path.
+Pillow's that has only been opened, also by `fastdecode.open`, is decoded by the core. A file's
+image is upright, as transformers has it for a path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 import functools
 import warnings
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastdecode._arguments import check_threads, is_int, shown
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
@@ -41,7 +41,7 @@ if int(transformers.__version__.split(".")[0]) < _OLDEST:
         f"{transformers.__version__} is installed: pip install -U transformers"
     )
 
-from fastdecode.transformers._processor import accelerated_class
+from fastdecode.transformers._processor import accelerated_class  # noqa: E402
 
 __all__ = ["accelerated"]
 
@@ -90,18 +90,19 @@ def accelerated(
     options = max_pixels, num_threads
     inner = getattr(processor, "image_processor", None)
     if accelerated_class(type(processor)) is None and inner is not None:
-        made = copy.copy(processor)
-        made.image_processor = _with_options(inner, options)  # type: ignore[attr-defined]
-        return made
-    return _with_options(processor, options)
+        made: Any = copy.copy(processor)
+        made.image_processor = _with_options(inner, options)
+    else:
+        made = _with_options(processor, options)
+    return cast("_Processor", made)
 
 
 def _with_options(processor: Any, options: tuple[int | None, int | None]) -> Any:
     kind = accelerated_class(type(processor))
     if kind is None:
         warnings.warn(
-            f"{type(processor).__name__} is not made of transformers' torchvision backend, and stays "
-            'as it is: load it with backend="torchvision", if its model has that',
+            f"{type(processor).__name__} is not made of transformers' torchvision backend, and "
+            'stays as it is: load it with backend="torchvision", if its model has that',
             stacklevel=4,
         )
         return processor

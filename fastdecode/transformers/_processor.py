@@ -7,7 +7,7 @@ import binascii
 import io
 import os
 import warnings
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +89,29 @@ def _finished(made: Any) -> Any:
     return with_values(made)
 
 
-@cache
+_classes: dict[type, type[FastdecodeBackend]] = {}
+
+
 def accelerated_class(kind: type) -> type[FastdecodeBackend] | None:
-    """Return a class of processors with the recording put before it; None if it is built otherwise."""
-    if not (isinstance(kind, type) and issubclass(kind, TorchvisionBackend)):
+    """Return a class of processors with the backend before it; None if it is built otherwise."""
+    if not issubclass(kind, TorchvisionBackend):
         return None
     if issubclass(kind, FastdecodeBackend):
         return kind
-    names = ("__module__", "__qualname__", "__doc__")
-    same = {name: getattr(kind, name) for name in names}
-    return type(kind.__name__, (FastdecodeBackend, kind), same)
+    if kind not in _classes:
+        names = ("__module__", "__qualname__", "__doc__")
+        same = {name: getattr(kind, name) for name in names}
+        _classes[kind] = type(kind.__name__, (FastdecodeBackend, kind), same)
+    return _classes[kind]
 
 
 def _original(kind: type) -> type:
     """Return the class that a class was made of."""
-    return next(one for one in kind.__mro__[1:] if not issubclass(one, FastdecodeBackend) and one is not object)
+    return next(
+        one
+        for one in kind.__mro__[1:]
+        if not issubclass(one, FastdecodeBackend) and one is not object
+    )
 
 
 def _restored(kind: type, state: dict[str, Any]) -> Any:
@@ -113,7 +121,6 @@ def _restored(kind: type, state: dict[str, Any]) -> Any:
     return processor
 
 
-@cache
 def _processes_as_known(kind: type[FastdecodeBackend]) -> bool:
     """Return whether the class has transformers' own way with images of Pillow's."""
     own = _original(kind)
@@ -148,7 +155,7 @@ def _read(source: Any) -> tuple[bytes | None, str]:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(as_buffer(source, function="the image processor")), ""
     name = os.fspath(source)
-    if os.path.isfile(name):
+    if Path(name).is_file():
         return Path(name).read_bytes(), name
     if isinstance(source, str) and source.startswith("data:image/") and "," in source:
         try:
@@ -158,9 +165,7 @@ def _read(source: Any) -> tuple[bytes | None, str]:
     return None, ""
 
 
-def _of_file(
-    data: bytes, name: str, max_pixels: int | None, threads: int | None
-) -> Picture | None:
+def _of_file(data: bytes, name: str, max_pixels: int | None, threads: int | None) -> Picture | None:
     """Return an image that torchvision would decode to the same RGB as the core; None if not."""
     header = _library.probe(data)
     try:
@@ -187,8 +192,10 @@ def _of_file(
 def _unread(image: PillowImage.Image, threads: int | None, *, to_rgb: bool) -> Picture | None:
     """Return an image that is not decoded yet, of which the processor would take RGB as it is."""
     alpha = "A" in image.getbands() or image.info.get("transparency") is not None
-    if image.mode != "RGB" and not (to_rgb and image.mode == "L") or (to_rgb and alpha):
+    known = image.mode == "RGB" or (to_rgb and image.mode == "L")
+    if not known or (to_rgb and alpha):
         return None
+    opened: PillowImage.Image | None
     if isinstance(image, lazy.LazyImage):
         opened = image
     elif type(image) in _UNREAD and core_may_decode(None):

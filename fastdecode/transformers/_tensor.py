@@ -1,8 +1,8 @@
 """The tensor of an image that is not decoded yet, which records what a processor does to it.
 
-To everyone it is a tensor (3, H, W) of bytes. It knows torch's functions that crop, pad and resize an
-image, and those that change each value by itself; their result is another such tensor. All others
-get its values, which the core makes in one go.
+To everyone it is a tensor (3, H, W) of bytes. It knows torch's functions that crop, pad and resize
+an image, and those that change each value by itself; their result is another such tensor. All
+others get its values, which the core makes in one go.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fastdecode.torch.transforms.base import DrawnSample, core_recipe
 from fastdecode.types import Image
 
 _LEVELS = 256
+_SEVERAL = 2
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
 """The ``fd_resize_filter`` that gives the bytes of each of torch's."""
 _NOTHING = Program()
@@ -64,11 +65,12 @@ class Picture:
         size: tuple[int, int] | None = None,
         table: torch.Tensor | None = None,
     ) -> None:
+        self.is_part = False  # of the memory of the picture before it, as a crop
         self.file, self.before, self.operations, self.table = file, before, operations, table
         self.size = file.sides[::-1] if size is None else size  # (height, width)
         self.rows: Image | None = None  # (H, W, 3), of one of which several others are made
         self.values: torch.Tensor | None = None  # (3, H, W)
-        self._uses = 0
+        self.uses = 0
         self._followers: WeakSet[Picture] = WeakSet()
 
     def then(
@@ -76,7 +78,7 @@ class Picture:
     ) -> Picture:
         """Return the picture after operations."""
         made = Picture(self.file, self, operations, size or self.size, table)
-        self._uses += 1
+        self.uses += 1
         self._followers.add(made)
         return made
 
@@ -91,15 +93,23 @@ class Picture:
         return torch.uint8 if self.table is None else self.table.dtype
 
     def source(self) -> tuple[Picture, tuple[Operation, ...]]:
-        """Return the last picture that is at hand, or of which several are made; and what follows."""
-        at, operations = self, ()
-        while at.before is not None and at.values is at.rows is None and (at is self or at._uses < 2):
+        """Return the last picture at hand, or of which several are made; and what follows."""
+        at: Picture = self
+        operations: tuple[Operation, ...] = ()
+        while at.before is not None and at.is_new and (at is self or at.uses < _SEVERAL):
             at, operations = at.before, at.operations + operations
         return at, operations
 
+    @property
+    def is_new(self) -> bool:
+        return self.rows is None and self.values is None
+
     def make(self) -> torch.Tensor:
-        """Return the values (3, H, W)."""
-        if self.values is None:
+        """Return the values (3, H, W); those of a crop are a part of the same memory."""
+        if self.values is None and self.before is not None and self.is_part:
+            left, top, width, height = map(int, self.operations[0].value)
+            self.values = self.before.make()[:, top : top + height, left : left + width]
+        elif self.values is None:
             values = torch.empty((3, *self.size), dtype=self.dtype)
             self.write(values.data_ptr(), _stored(self.table))
             self.values = values
@@ -108,24 +118,30 @@ class Picture:
     def write(self, out: int, form: Any) -> None:
         """Write the values to memory; `form` says how, and is from `_stored`."""
         source, operations = self.source()
-        if source.values is None and source.rows is None and source is not self and source._uses > 1:
-            made = np.empty((*source.size, 3), np.uint8)
-            source.write(made.ctypes.data, _library.stored(None, channels_first=False))
-            source.rows = made
-        rows = source.rows
-        if source.values is not None:
-            rows = source.values.permute(1, 2, 0).contiguous().numpy()
-        file = self.file
+        rows, file = source._pixels(keep=source is not self), self.file
         if rows is None:
-            drawn = _planned(operations, file.sides, self.size)
-            resize = drawn.plan.for_core(*file.sides, 1)
+            width, height = file.sides
+            drawn = _planned(operations, (width, height), self.size)
+            resize = drawn.plan.for_core(width, height, 1)
             if resize and _library.decode_resized(file.data, resize, form, out, drawn.rest):
                 return
             rows = self._decoded()
-        drawn = _planned(operations, rows.shape[1::-1], self.size)
-        resize = drawn.plan.for_core(*rows.shape[1::-1], 1)
+        height, width = rows.shape[:2]
+        drawn = _planned(operations, (width, height), self.size)
+        resize = drawn.plan.for_core(width, height, 1)
         if resize is None or not _library.resize_pixels(rows, resize, form, out, drawn.rest):
-            raise MemoryError(f"{self.file.name or 'an image'} could not be resized to {self.size}")
+            raise MemoryError(f"{file.name or 'an image'} could not be resized to {self.size}")
+
+    def _pixels(self, *, keep: bool) -> Image | None:
+        """Return pixels (H, W, 3) that are at hand; None if they are to come from the file."""
+        if self.values is not None:
+            values: Image = self.values.permute(1, 2, 0).contiguous().numpy()
+            return values
+        if self.rows is None and keep and self.uses >= _SEVERAL:
+            rows = np.empty((*self.size, 3), np.uint8)
+            self.write(rows.ctypes.data, _library.stored(None, channels_first=False))
+            self.rows = rows
+        return self.rows
 
     def _decoded(self) -> Image:
         try:
@@ -137,24 +153,18 @@ class Picture:
         return np.ascontiguousarray(pixels)
 
     def settle(self) -> None:
-        """Make it, and what is made of it, before somebody changes its values in place.
+        """Make it, and what is made of it, before somebody changes its values in place."""
+        if self.is_part and self.before is not None:
+            self.before.settle()
+            return
+        self.make()
+        self._make_followers()
 
-        As in torch, a crop is a part of the same memory.
-        """
-        if self._is_part and self.before is not None and self.values is None:
-            return self.before.settle()
-        values = self.make()
+    def _make_followers(self) -> None:
         for one in list(self._followers):
-            if one._is_part and one.values is None:
-                left, top, width, height = map(int, one.operations[0].value)
-                one.values = values[:, top : top + height, left : left + width]
-                one.settle()
             one.make()
-        return None
-
-    @property
-    def _is_part(self) -> bool:
-        return self.table is None and [one.kind for one in self.operations] == ["crop"]
+            if one.is_part:
+                one._make_followers()
 
 
 @lru_cache(maxsize=256)
@@ -219,7 +229,11 @@ class RecordedImage(LazyTensor):
             if made is not None:
                 return made
         name = getattr(func, "__name__", "")
-        if (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or "out" in kwargs:
+        if (
+            (name.endswith("_") and not name.endswith("__"))
+            or name == "__setitem__"
+            or "out" in kwargs
+        ):
             for one in (*args, *kwargs.values()):
                 if isinstance(one, RecordedImage):
                     one.picture.settle()
@@ -261,12 +275,14 @@ def _same(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
     return RecordedImage.of_picture(image.picture, ones) if alike else None
 
 
-def _contiguous(func: Any, image: RecordedImage, memory_format: Any = None) -> Any:
+def _contiguous(_: Any, image: RecordedImage, memory_format: Any = None) -> Any:
     usual = memory_format in (None, torch.contiguous_format, torch.preserve_format)
-    return image if usual and _is_recorded(image) else None
+    if not usual or not _is_recorded(image):
+        return None
+    return _after(image, size=image.picture.size) if image.picture.is_part else image
 
 
-def _item(func: Any, image: RecordedImage, index: Any) -> Any:
+def _item(_: Any, image: RecordedImage, index: Any) -> Any:
     """Record a crop; or the only image of a batch."""
     if not _is_recorded(image):
         return None
@@ -290,7 +306,9 @@ def _item(func: Any, image: RecordedImage, index: Any) -> Any:
     if (top, left, bottom, right) == (0, 0, height, width):
         return image
     crop = Operation("crop", (left, top, right - left, bottom - top), "constant")
-    return _after(image, crop, size=(bottom - top, right - left))
+    made = _after(image, crop, size=(bottom - top, right - left))
+    made.picture.is_part = True
+    return made
 
 
 def _after(image: RecordedImage, *operations: Operation, size: tuple[int, int]) -> RecordedImage:
@@ -299,7 +317,7 @@ def _after(image: RecordedImage, *operations: Operation, size: tuple[int, int]) 
 
 
 def _pad(
-    func: Any, image: RecordedImage, pad: Any, mode: str = "constant", value: float | None = None
+    _: Any, image: RecordedImage, pad: Any, mode: str = "constant", value: float | None = None
 ) -> Any:
     if not _is_recorded(image) or image.picture.table is not None or mode != "constant":
         return None
@@ -316,13 +334,13 @@ def _pad(
 
 
 def _interpolate(
-    func: Any,
+    _: Any,
     image: RecordedImage,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-    recompute_scale_factor: bool | None = None,
+    recompute_scale_factor: bool | None = None,  # noqa: ARG001 - it is of no account
     antialias: bool = False,
 ) -> Any:
     if not (
@@ -417,16 +435,21 @@ _RECORDED: dict[Any, Callable[..., Any]] = {
 
 
 @cache
-def _pool(threads: int | None, process: int) -> Pool:
+def _pool(threads: int | None, _process: int) -> Pool:
+    """Return the threads of this process."""
     return Pool(usable_cores() if threads is None else threads)
 
 
 def make_all(pictures: Sequence[Picture], out: torch.Tensor) -> None:
     """Make pictures of one size and type in a batch (N, 3, H, W)."""
-    tables = [one.table for one in pictures]
-    alike = all(one is tables[0] or (None not in (one, tables[0]) and torch.equal(one, tables[0])) for one in tables)  # type: ignore[arg-type]
+    table = pictures[0].table
+    alike = all(
+        one.table is table
+        or (one.table is not None and table is not None and torch.equal(one.table, table))
+        for one in pictures
+    )
     sources = [one.source() for one in pictures]
-    fresh = all(one.before is one.rows is one.values is None and one._uses < 2 for one, _ in sources)
+    fresh = all(one.before is None and one.is_new and one.uses < _SEVERAL for one, _ in sources)
     made: set[int] = set()
     if alike and fresh and len(pictures) > 1 and core_may_decode(None):
         made = _make_in_core(pictures, [operations for _, operations in sources], out)
@@ -496,4 +519,3 @@ def with_values(found: Any) -> Any:
             found[name] = with_values(one)
         return found
     return type(found)(map(with_values, found)) if type(found) in (list, tuple) else found
-

@@ -7,6 +7,7 @@ import copy
 import io
 import json
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -52,7 +53,9 @@ def _classes() -> list[str]:
 
 def _saved(mode: str, size: tuple[int, int], kind: str, **options: Any) -> bytes:
     noise = np.random.default_rng(7).integers(0, 256, (*size[::-1], 4), np.uint8)
-    smooth = PillowImage.fromarray(noise).resize((7, 5)).resize(size, PillowImage.Resampling.BICUBIC)
+    smooth = (
+        PillowImage.fromarray(noise).resize((7, 5)).resize(size, PillowImage.Resampling.BICUBIC)
+    )
     if mode == "I;16":
         image = PillowImage.fromarray(np.asarray(smooth)[:, :, 0].astype(np.uint16) * 256 + 77)
     else:
@@ -111,8 +114,8 @@ def _result(processor: Any, images: Any, **options: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             return dict(processor(images, **{"return_tensors": "pt"} | options).data)
-        except Exception as error:
-            return error
+        except Exception as error:  # an index out of bounds may be another one in each run
+            return type(error)(re.sub(r"\d+", "0", str(error)))
 
 
 def _opened(data: bytes) -> PillowImage.Image:
@@ -239,7 +242,9 @@ def test_the_auto_classes_know_the_backend(tmp_path: Path) -> None:
     """From a folder, with arguments that it does not use, and beside the other backends."""
     transformers.SiglipImageProcessor(size={"height": 99, "width": 111}).save_pretrained(tmp_path)
     auto = transformers.AutoImageProcessor
-    ours, own = (auto.from_pretrained(tmp_path, backend=one) for one in ("fastdecode", "torchvision"))
+    ours, own = (
+        auto.from_pretrained(tmp_path, backend=one) for one in ("fastdecode", "torchvision")
+    )
     assert (ours.backend, own.backend) == ("fastdecode", "torchvision")
     assert_same(_result(ours, PHOTO), _result(own, _opened(PHOTO)))
     some, unused = auto.from_pretrained(
@@ -272,7 +277,7 @@ class OfTheHub(TorchvisionBackend):
     """A processor as code on the Hub has it."""
 
     resample = 3
-    size = {"height": 50, "width": 70}  # noqa: RUF012 - as transformers has it
+    size = {"height": 50, "width": 70}
     do_resize = True
 
     def _preprocess(self, images: Any, *, size: Any, resample: Any, **_: Any) -> Any:
@@ -299,7 +304,9 @@ def test_what_is_built_otherwise_stays() -> None:
 
 def test_an_older_transformers_is_an_error() -> None:
     """It has no backends; the message says what to install."""
-    code = "import transformers; transformers.__version__ = '4.57.1'; import fastdecode.transformers"
+    code = (
+        "import transformers; transformers.__version__ = '4.57.1'; import fastdecode.transformers"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ImportError: fastdecode.transformers needs transformers 5" in run.stderr
     assert "pip install -U transformers" in run.stderr
@@ -319,5 +326,5 @@ def test_large_and_damaged_files(tmp_path: Path) -> None:
     assert accelerated(ours, max_pixels=None)(large)
     with pytest.raises((FastDecodeError, OSError), match=r"cut\.jpg"):
         accelerated(ours)([large, cut])
-    with pytest.raises(Exception, match="no image|cannot identify"):
+    with pytest.raises(Exception, match=r"no image|cannot identify"):
         accelerated(ours)(b"no image")

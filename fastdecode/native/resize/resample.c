@@ -41,9 +41,9 @@ struct fd_resampler {
     int32_t *sums;                      /* weighted sums of source rows, for SUMS results */
     int16_t *row;                       /* source rows blended for one result row */
     uint8_t *rgbx;                      /* the result row */
-    fd_twopass twopass;                 /* instead of the above, for Pillow's and torch's filters */
-    fd_augmenter *augmenter;            /* made when it is first needed */
-    uint8_t *canvas;                    /* the whole result, where it is augmented; else NULL */
+    fd_twopass twopass; /* instead of the above, for Pillow's and torch's filters */
+    fd_augmenter *augmenter; /* made when it is first needed */
+    uint8_t *canvas; /* the whole result, where it is augmented; else NULL */
     fd_room sums_room, row_room, rgbx_room, weights_room;
     fd_room ring; /* of source rows, for fd_resize_rgb */
 };

@@ -51,14 +51,10 @@ static double box(double x) { return x > -0.5 && x <= 0.5 ? 1.0 : 0.0; }
 static const struct {
     double (*weight)(double x);
     double support;
-} FILTERS[] = {[FD_FILTER_TRIANGLE] = {triangle, 1.0},
-               [FD_FILTER_CUBIC] = {cubic, 2.0},
-               [FD_FILTER_LANCZOS] = {lanczos, 3.0},
-               [FD_FILTER_HAMMING] = {hamming, 1.0},
-               [FD_FILTER_BOX] = {box, 0.5},
-               [FD_FILTER_TORCH_TRIANGLE] = {triangle, 1.0},
-               [FD_FILTER_TORCH_CUBIC] = {cubic, 2.0},
-               [FD_FILTER_TORCH_LANCZOS] = {lanczos, 3.0}};
+} FILTERS[] = {[FD_FILTER_TRIANGLE] = {triangle, 1.0}, [FD_FILTER_CUBIC] = {cubic, 2.0},
+               [FD_FILTER_LANCZOS] = {lanczos, 3.0},   [FD_FILTER_HAMMING] = {hamming, 1.0},
+               [FD_FILTER_BOX] = {box, 0.5},           [FD_FILTER_TORCH_TRIANGLE] = {triangle, 1.0},
+               [FD_FILTER_TORCH_CUBIC] = {cubic, 2.0}, [FD_FILTER_TORCH_LANCZOS] = {lanczos, 3.0}};
 
 static int is_of_torch(int32_t filter) { return filter >= FD_FILTER_TORCH_TRIANGLE; }
 
@@ -239,8 +235,7 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
                           resize->filter};
     int32_t shrunk = resize->in_bottom - resize->in_top - resize->canvas_height;
 
-    if (prepare(&twopass->across, &across) != FD_OK ||
-        prepare(&twopass->down, &down) != FD_OK)
+    if (prepare(&twopass->across, &across) != FD_OK || prepare(&twopass->down, &down) != FD_OK)
         return FD_NO_MEMORY;
     int32_t narrowed = resize->in_right - resize->in_left - resize->canvas_width;
     twopass->rows_first = !is_of_torch(resize->filter) && shrunk > 0 && shrunk > 2 * narrowed;
