@@ -97,8 +97,10 @@ static int32_t bits_of(fd_pillow_axis *axis, const fd_span *span) {
     return bits;
 }
 
-/* Compute the pixels of one result, and their weights, which have so many bits of a fraction. */
-static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i, int32_t bits) {
+/* Compute the pixels of one result, and their weights. */
+static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i) {
+    const int32_t bits = axis->bits,
+                  low = bits == FD_WEIGHT_BITS ? FD_LOW_BITS : FD_WEIGHT_BITS - bits;
     int32_t place = span->from + (span->flip ? span->count - 1 - i : i), first;
     int32_t count = share(axis, span, place, &first);
     int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
@@ -112,8 +114,8 @@ static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i, int32_t 
     int16_t *parts = axis->parts + 2 * (size_t)i * (size_t)axis->stride;
     for (int32_t k = 0; k < axis->stride; k++) {
         int16_t *to = parts + k / FD_TAPS * 2 * FD_TAPS + k % FD_TAPS;
-        to[0] = (int16_t)(weights[k] >> FD_LOW_BITS);
-        to[FD_TAPS] = (int16_t)(weights[k] & ((1 << FD_LOW_BITS) - 1));
+        to[0] = (int16_t)(weights[k] >> low);
+        to[FD_TAPS] = (int16_t)(weights[k] & ((1 << low) - 1));
     }
     axis->first[i] = span->in_first + first;
     axis->count[i] = count;
@@ -134,11 +136,11 @@ static int prepare(fd_pillow_axis *axis, const fd_span *span) {
     axis->exact = fd_room_for(&axis->exact_room, (size_t)axis->stride * sizeof *axis->exact);
     if (!axis->first || !axis->count || !axis->weights || !axis->parts || !axis->exact)
         return FD_NO_MEMORY;
-    int32_t bits = bits_of(axis, span);
+    axis->bits = bits_of(axis, span);
     axis->begin = span->in_end;
     axis->end = axis->most = 0;
     for (int32_t i = 0; i < span->count; i++) {
-        weigh(axis, span, i, bits);
+        weigh(axis, span, i);
         int32_t end = axis->first[i] + axis->count[i];
         axis->begin = axis->first[i] < axis->begin ? axis->first[i] : axis->begin;
         axis->end = end > axis->end ? end : axis->end;
