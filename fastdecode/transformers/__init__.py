@@ -2,12 +2,7 @@
 
 `import fastdecode.transformers` adds the backend "fastdecode" to those of ``AutoImageProcessor``
 and ``AutoProcessor``, for every model whose image processor has a torchvision backend.
-
->>> import fastdecode.transformers
->>> from transformers import AutoImageProcessor
->>> processor = AutoImageProcessor.from_pretrained(folder, backend="fastdecode")
->>> processor(["cat.jpg", "dog.jpg"], return_tensors="pt").pixel_values.shape
-torch.Size([2, 3, 224, 224])
+``AutoImageProcessor.from_pretrained(name, backend="fastdecode")`` then takes files.
 
 `accelerated` does the same to a processor that exists. The results are those of the torchvision
 backend, bit for bit: its code runs as it is, on tensors that record how an image is cropped,

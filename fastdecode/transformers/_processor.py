@@ -27,7 +27,7 @@ from fastdecode._pixels import seen_size
 from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.native import _library
 from fastdecode.native._augment import Operation
-from fastdecode.transformers._tensor import EncodedImage, Picture, RecordedImage, with_values
+from fastdecode.transformers._tensor import RgbFile, Picture, RecordedImage, with_values
 
 _UNREAD = (JpegImageFile, PngImageFile)
 
@@ -181,7 +181,7 @@ def _of_file(data: bytes, name: str, max_pixels: int | None, threads: int | None
         return None
     decode = partial(api.decode, data, max_pixels=max_pixels)
     sides = header.width, header.height
-    file = EncodedImage(data, name, sides, decode, threads)
+    file = RgbFile(data, name, sides, decode, threads)
     turn = 1 if whole is None else whole.orientation
     return _after(Picture(file), lazy.upright(turn), seen_size(*sides, turn))
 
@@ -208,7 +208,7 @@ def _unread(image: PillowImage.Image, threads: int | None, *, to_rgb: bool) -> P
     if found is None:
         return None
     sides, reopen = found.sides, found.reopen
-    file = EncodedImage(
+    file = RgbFile(
         found.data, found.name, sides, lambda: np.asarray(reopen().convert("RGB")), threads
     )
     return _after(Picture(file), found.done, image.size)

@@ -35,7 +35,7 @@ _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
 _NOTHING = Program()
 
 
-class EncodedImage(NamedTuple):
+class RgbFile(NamedTuple):
     """An RGB image in a file."""
 
     data: bytes
@@ -59,7 +59,7 @@ class Picture:
 
     def __init__(
         self,
-        file: EncodedImage,
+        file: RgbFile,
         before: Picture | None = None,
         operations: tuple[Operation, ...] = (),
         size: tuple[int, int] | None = None,
