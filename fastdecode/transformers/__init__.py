@@ -37,6 +37,7 @@ if int(transformers.__version__.split(".")[0]) < _OLDEST:
     )
 
 from fastdecode.transformers._processor import accelerated_class  # noqa: E402
+from fastdecode.transformers._tensor import ProcessorSettings  # noqa: E402
 
 __all__ = ["accelerated"]
 
@@ -82,7 +83,7 @@ def accelerated(
         raise ValueError(f"max_pixels must be a positive integer or None, not {shown(max_pixels)}")
     if num_threads is not None:
         check_threads(num_threads)
-    options = max_pixels, num_threads
+    options = ProcessorSettings(max_pixels, num_threads, set())
     inner = getattr(processor, "image_processor", None)
     if accelerated_class(type(processor)) is None and inner is not None:
         made: Any = copy.copy(processor)
@@ -92,7 +93,7 @@ def accelerated(
     return cast("_Processor", made)
 
 
-def _with_options(processor: Any, options: tuple[int | None, int | None]) -> Any:
+def _with_options(processor: Any, options: ProcessorSettings) -> Any:
     kind = accelerated_class(type(processor))
     if kind is None:
         warnings.warn(
@@ -102,7 +103,7 @@ def _with_options(processor: Any, options: tuple[int | None, int | None]) -> Any
         )
         return processor
     made = kind.__new__(kind)
-    vars(made).update(copy.deepcopy(vars(processor)), _fastdecode_options=options)
+    vars(made).update(copy.deepcopy(vars(processor)), _fastdecode_settings=options)
     return made
 
 

@@ -27,7 +27,13 @@ from fastdecode._pixels import seen_size
 from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.native import _library
 from fastdecode.native._augment import Operation
-from fastdecode.transformers._tensor import RgbFile, Picture, RecordedImage, with_values
+from fastdecode.transformers._tensor import (
+    Picture,
+    ProcessorSettings,
+    RecordedImage,
+    RgbFile,
+    with_values,
+)
 
 _UNREAD = (JpegImageFile, PngImageFile)
 
@@ -35,8 +41,7 @@ _UNREAD = (JpegImageFile, PngImageFile)
 class FastdecodeBackend(TorchvisionBackend):
     """Put before a class of transformers' torchvision backend."""
 
-    _fastdecode_options: tuple[int | None, int | None] = (DEFAULT_MAX_PIXELS, None)
-    """The `max_pixels` and `num_threads` of `accelerated`."""
+    _fastdecode_settings = ProcessorSettings(DEFAULT_MAX_PIXELS, None, set())
 
     @property
     def backend(self) -> str:
@@ -47,14 +52,14 @@ class FastdecodeBackend(TorchvisionBackend):
         if isinstance(images, (list, tuple)):
             return [self.fetch_images(one) for one in images]
         if isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview)):
-            return _fetched(images, self._fastdecode_options, super().fetch_images)
+            return _fetched(images, self._fastdecode_settings, super().fetch_images)
         return super().fetch_images(images)
 
     def process_image(self, image: Any, *args: Any, **kwargs: Any) -> Any:
         """Record an image of Pillow's that is not decoded yet."""
         if isinstance(image, PillowImage.Image) and _processes_as_known(type(self)):
-            threads = self._fastdecode_options[1]
-            picture = _unread(image, threads, to_rgb=bool(_argument(args, kwargs)))
+            to_rgb = bool(_argument(args, kwargs))
+            picture = _unread(image, self._fastdecode_settings, to_rgb=to_rgb)
             device = str(kwargs.get("device") or "cpu")
             if picture is not None and device == "cpu" and len(args) < 2:
                 return RecordedImage.of_picture(picture)
@@ -68,7 +73,7 @@ class FastdecodeBackend(TorchvisionBackend):
 
     def to_dict(self) -> dict[str, Any]:
         made: dict[str, Any] = super().to_dict()
-        made.pop("_fastdecode_options", None)
+        made.pop("_fastdecode_settings", None)
         return made
 
     def __reduce__(self) -> Any:
@@ -131,14 +136,13 @@ def _processes_as_known(kind: type[FastdecodeBackend]) -> bool:
 # ---- files
 
 
-def _fetched(source: Any, options: tuple[int | None, int | None], other: Any) -> Any:
+def _fetched(source: Any, options: ProcessorSettings, other: Any) -> Any:
     """Return the upright RGB image of a path, base64 or bytes; `other` fetches a string."""
     data, name = _read(source)
-    max_pixels, threads = options
     if data is None:
         return other(source)
     try:
-        picture = _of_file(data, name, max_pixels, threads)
+        picture = _of_file(data, name, options)
         if picture is not None:
             return RecordedImage.of_picture(picture)
         if isinstance(source, (str, os.PathLike)):
@@ -165,9 +169,9 @@ def _read(source: Any) -> tuple[bytes | None, str]:
     return None, ""
 
 
-def _of_file(data: bytes, name: str, max_pixels: int | None, threads: int | None) -> Picture | None:
+def _of_file(data: bytes, name: str, options: ProcessorSettings) -> Picture | None:
     """Return an image that torchvision would decode to the same RGB as the core; None if not."""
-    header = _library.probe(data)
+    header, max_pixels = _library.probe(data), options.max_pixels
     try:
         whole = _formats.probe(data) if header is None or header.may_turn else None
         if header is None or not core_can_decode(header, max_pixels):
@@ -181,7 +185,7 @@ def _of_file(data: bytes, name: str, max_pixels: int | None, threads: int | None
         return None
     decode = partial(api.decode, data, max_pixels=max_pixels)
     sides = header.width, header.height
-    file = RgbFile(data, name, sides, decode, threads)
+    file = RgbFile(data, name, sides, decode, options)
     turn = 1 if whole is None else whole.orientation
     return _after(Picture(file), lazy.upright(turn), seen_size(*sides, turn))
 
@@ -189,7 +193,9 @@ def _of_file(data: bytes, name: str, max_pixels: int | None, threads: int | None
 # ---- images of Pillow's
 
 
-def _unread(image: PillowImage.Image, threads: int | None, *, to_rgb: bool) -> Picture | None:
+def _unread(
+    image: PillowImage.Image, options: ProcessorSettings, *, to_rgb: bool
+) -> Picture | None:
     """Return an image that is not decoded yet, of which the processor would take RGB as it is."""
     alpha = "A" in image.getbands() or image.info.get("transparency") is not None
     known = image.mode == "RGB" or (to_rgb and image.mode == "L")
@@ -209,7 +215,7 @@ def _unread(image: PillowImage.Image, threads: int | None, *, to_rgb: bool) -> P
         return None
     sides, reopen = found.sides, found.reopen
     file = RgbFile(
-        found.data, found.name, sides, lambda: np.asarray(reopen().convert("RGB")), threads
+        found.data, found.name, sides, lambda: np.asarray(reopen().convert("RGB")), options
     )
     return _after(Picture(file), found.done, image.size)
 

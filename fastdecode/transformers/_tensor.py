@@ -33,6 +33,18 @@ _SEVERAL = 2
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
 """The ``fd_resize_filter`` that gives the bytes of each of torch's."""
 _NOTHING = Program()
+_BYTES = torch.arange(_LEVELS, dtype=torch.uint8).repeat(3, 1, 1)
+
+
+class ProcessorSettings(NamedTuple):
+    """Those of a processor, and what it is known to do."""
+
+    max_pixels: int | None
+    """The most that the header of a file may promise."""
+    threads: int | None
+    """How many make the images of a batch; None: as many as there are cores."""
+    habits: set[str]
+    """What it has done before: "several" if it makes several pictures of one file."""
 
 
 class RgbFile(NamedTuple):
@@ -46,8 +58,7 @@ class RgbFile(NamedTuple):
     """(width, height)."""
     decode: Callable[[], Image]
     """Returns the pixels (H, W, 3) if the core refuses to."""
-    threads: int | None
-    """How many make the images of a batch; None: as many as there are cores."""
+    settings: ProcessorSettings
 
 
 class Picture:
@@ -79,6 +90,8 @@ class Picture:
         """Return the picture after operations."""
         made = Picture(self.file, self, operations, size or self.size, table)
         self.uses += 1
+        if self.before is None and self.uses >= _SEVERAL:
+            self.file.settings.habits.add("several")
         self._followers.add(made)
         return made
 
@@ -86,7 +99,9 @@ class Picture:
         """Return a picture of the same bytes with other values."""
         if self.table is None or self.before is None:
             return self.then(table=table)
-        return Picture(self.file, self.before, self.operations, self.size, table)
+        made = Picture(self.file, self.before, self.operations, self.size, table)
+        self.before._followers.add(made)
+        return made
 
     @property
     def dtype(self) -> torch.dtype:
@@ -96,9 +111,16 @@ class Picture:
         """Return the last picture at hand, or of which several are made; and what follows."""
         at: Picture = self
         operations: tuple[Operation, ...] = ()
-        while at.before is not None and at.is_new and (at is self or at.uses < _SEVERAL):
+        while at.before is not None and at.is_new and (at is self or not at.is_for_several):
             at, operations = at.before, at.operations + operations
         return at, operations
+
+    @property
+    def is_for_several(self) -> bool:
+        """Whether its pixels are to be kept: several pictures are made of it, or will be."""
+        return self.uses >= _SEVERAL or (
+            self.before is None and "several" in self.file.settings.habits
+        )
 
     @property
     def is_new(self) -> bool:
@@ -137,7 +159,7 @@ class Picture:
         if self.values is not None:
             values: Image = self.values.permute(1, 2, 0).contiguous().numpy()
             return values
-        if self.rows is None and keep and self.uses >= _SEVERAL:
+        if self.rows is None and keep and self.is_for_several:
             rows = np.empty((*self.size, 3), np.uint8)
             self.write(rows.ctypes.data, _library.stored(None, channels_first=False))
             self.rows = rows
@@ -266,6 +288,8 @@ def _same(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
     """Record a view of the same values, with more or fewer dimensions of 1 before them."""
     if not _is_recorded(image):
         return None
+    if args == (0,) and func in (torch.Tensor.unsqueeze, torch.unsqueeze):
+        return RecordedImage.of_picture(image.picture, image.dim() - 2)
     made = func(torch.empty(image.shape, dtype=image.dtype, device="meta"), *args, **kwargs)
     shape = made.shape if made.dtype == image.dtype else ()
     if shape == image.shape:
@@ -369,7 +393,7 @@ def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
     if before is None:
         if in_place:
             return None
-        before = torch.arange(_LEVELS, dtype=torch.uint8).expand(3, 1, _LEVELS)
+        before = _BYTES
     table = func(before if not in_place else before.clone(), *args, **kwargs)
     if table.dtype is torch.uint8 and picture.table is None:
         return image if torch.equal(table, before) and func is torch.Tensor.to else None
@@ -449,7 +473,7 @@ def make_all(pictures: Sequence[Picture], out: torch.Tensor) -> None:
         for one in pictures
     )
     sources = [one.source() for one in pictures]
-    fresh = all(one.before is None and one.is_new and one.uses < _SEVERAL for one, _ in sources)
+    fresh = all(one.before is None and one.is_new and not one.is_for_several for one, _ in sources)
     made: set[int] = set()
     if alike and fresh and len(pictures) > 1 and core_may_decode(None):
         made = _make_in_core(pictures, [operations for _, operations in sources], out)
@@ -467,7 +491,7 @@ def _make_in_core(
     for file, operations in zip(files, done, strict=True):
         planned = _planned(operations, file.sides, pictures[0].size).operations
         drawn.append(Recorded(*file.sides, bytes(ffi.buffer(planned)) if operations else b""))
-    pool = _pool(files[0].threads, os.getpid())
+    pool = _pool(files[0].settings.threads, os.getpid())
     with pool.items() as items:
         made, _ = items.make(
             pool,
