@@ -88,6 +88,7 @@ _MODULES = {
     "stores": (),
     "testing": ("pytest",),
     "torch": ("torch",),
+    "transformers": ("transformers", "torchvision"),
     "types": (),
 }
 

@@ -122,7 +122,7 @@ typedef struct {
 } fd_request;
 
 /* How a box is resized: with the core's own filter, a triangle whose result is rounded once, as are
- * OpenCV's; or with the result of one of Pillow's filters, byte by byte. */
+ * OpenCV's; or with the result of one of Pillow's or torch's filters, byte by byte. */
 typedef enum {
     FD_FILTER_OWN = 0,
     FD_FILTER_TRIANGLE, /* Pillow's BILINEAR */
@@ -130,6 +130,9 @@ typedef enum {
     FD_FILTER_LANCZOS,
     FD_FILTER_HAMMING,
     FD_FILTER_BOX,
+    FD_FILTER_TORCH_TRIANGLE, /* torch's antialiased "bilinear" of bytes, and its two others */
+    FD_FILTER_TORCH_CUBIC,
+    FD_FILTER_TORCH_LANCZOS,
     FD_FILTER_LINEAR, /* OpenCV's INTER_LINEAR, which is not antialiased */
     FD_FILTER_AREA, /* its INTER_AREA */
     FD_FILTER_NEAREST /* of FD_RESIZE alone */
@@ -147,13 +150,14 @@ typedef struct {
 } fd_resize;
 
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
- * multiplied and added in float32, each rounded. */
+ * multiplied and added in float32, each rounded; or table[256 * c + v], if there is a table. */
 typedef struct {
     int32_t dtype; /* fd_dtype */
     int32_t channels; /* 3; or 1, the first of them */
     int32_t
         channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
+    const float *table;
 } fd_pixels;
 
 /* ---- augmentations ---- */
@@ -259,8 +263,7 @@ typedef enum {
     /* These depend on the size of the image so far. value[0] and value[1] of `operation` are a width and
      * a height, and become those of its FD_RESIZE, FD_CROP or FD_PERSPECTIVE. */
     FD_SCALE, /* resize to it; if the height is 0, the shorter side gets the width, and the longer
-               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2]; if
-               * value[3] is 1, the shorter side is rounded after the longer one is limited */
+               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2] */
     FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height; value[2] and
              * value[3] are the limits of that for the box that is taken if no drawn one fits */
     FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to

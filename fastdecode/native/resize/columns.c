@@ -158,6 +158,19 @@ INLINE uint32_t channel(const uint8_t *rgbx, size_t i, size_t c) {
     return pixel >> (FIRST_IS_LOW ? 8 * c : 24 - 8 * c) & 255u;
 }
 
+/* Store what the table has for each value. */
+INLINE void store_looked_up(float *restrict out, const uint8_t *restrict rgbx,
+                            const fd_pixels *pixels, size_t plane, size_t count) {
+    size_t channels = (size_t)pixels->channels, step = pixels->channels_first ? 1 : channels;
+
+    for (size_t c = 0; c < channels; c++) {
+        const float *table = pixels->table + 256 * c;
+        float *restrict to = out + c * (pixels->channels_first ? plane : 1);
+        for (size_t i = 0; i < count; i++)
+            to[i * step] = table[rgbx[4 * i + c]];
+    }
+}
+
 INLINE void store_planes(void *out, const uint8_t *restrict rgbx, const fd_pixels *pixels,
                          size_t plane, size_t count) {
     if (pixels->dtype == FD_FLOAT32) {
@@ -216,7 +229,9 @@ INLINE void store_grey(void *out, const uint8_t *restrict rgbx, const fd_pixels 
 
 INLINE void store_body(void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane,
                        size_t count) {
-    if (pixels->channels == 1) {
+    if (pixels->dtype == FD_FLOAT32 && pixels->table != NULL) {
+        store_looked_up(out, rgbx, pixels, plane, count);
+    } else if (pixels->channels == 1) {
         store_grey(out, rgbx, pixels, count);
     } else if (pixels->channels_first) {
         store_planes(out, rgbx, pixels, plane, count);

@@ -41,9 +41,9 @@ struct fd_resampler {
     int32_t *sums;                      /* weighted sums of source rows, for SUMS results */
     int16_t *row;                       /* source rows blended for one result row */
     uint8_t *rgbx;                      /* the result row */
-    fd_twopass twopass;                 /* instead of the above, for Pillow's filters */
-    fd_augmenter *augmenter;            /* made when it is first needed */
-    uint8_t *canvas;                    /* the whole result, where it is augmented; else NULL */
+    fd_twopass twopass; /* instead of the above, for Pillow's and torch's filters */
+    fd_augmenter *augmenter; /* made when it is first needed */
+    uint8_t *canvas; /* the whole result, where it is augmented; else NULL */
     fd_room sums_room, row_room, rgbx_room, weights_room;
     fd_room ring; /* of source rows, for fd_resize_rgb */
 };
@@ -294,7 +294,7 @@ static int begin(fd_resampler *resampler, const fd_resize *resize, int32_t windo
                                       4 * (size_t)resize->width + FD_PADDING);
         return resampler->rgbx == NULL ? FD_NO_MEMORY : FD_OK;
     }
-    if (resize->filter >= FD_FILTER_TRIANGLE && resize->filter <= FD_FILTER_BOX)
+    if (resize->filter >= FD_FILTER_TRIANGLE && resize->filter <= FD_FILTER_TORCH_LANCZOS)
         return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
     int status = prepare_axes(resampler, resize);
     if (status != FD_OK) {
