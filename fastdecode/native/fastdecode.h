@@ -41,7 +41,7 @@ typedef enum {
  * of them, and an index of a palette in one byte. */
 typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_STORED } fd_layout;
 
-typedef enum { FD_UINT8 = 1, FD_FLOAT32 } fd_dtype;
+typedef enum { FD_UINT8 = 1, FD_FLOAT32, FD_BFLOAT16 } fd_dtype;
 
 #define FD_MESSAGE 200
 
@@ -146,14 +146,30 @@ typedef struct {
     int32_t filter; /* fd_resize_filter */
 } fd_resize;
 
+/* The axes of a result that is cut into patches. */
+typedef enum { FD_PATCHES, FD_PLANES, FD_REPEATS, FD_ROWS, FD_COLUMNS } fd_patch_axis;
+
+#define FD_PATCH_AXES 5
+
+/* How a result is cut into patches of `width` by `height` pixels: it has whole squares of `merge` by `merge`
+ * of them. The patches of a square follow one another, row by row, and so do the squares. */
+typedef struct {
+    int32_t width, height; /* 0: it is one image */
+    int32_t merge;
+    int32_t repeats; /* how often each value is stored */
+    int32_t order[FD_PATCH_AXES]; /* each fd_patch_axis, from the outermost to the innermost */
+} fd_patches;
+
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
- * multiplied and added in float32, each rounded. */
+ * multiplied and added in float32, each rounded; or table[256 * c + v]. FD_BFLOAT16 is the nearest one. */
 typedef struct {
     int32_t dtype; /* fd_dtype */
     int32_t channels; /* 3; or 1, the first of them */
     int32_t
         channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
+    const float *table; /* NULL, or finite numbers */
+    fd_patches patches; /* then `channels_first` has no meaning */
 } fd_pixels;
 
 /* ---- augmentations ---- */
@@ -372,8 +388,8 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
               uint8_t *out, ptrdiff_t stride);
 
 /* Decode only what `resize` needs of the JPEG at `data`, apply `count` operations to the result, and
- * write (3, height, width) or (height, width, 3) values to `out` in the form of `pixels`; the size is
- * that after the operations. Without operations there is no image in between. Only reduce and limits of
+ * write (3, height, width) or (height, width, 3) values, or patches, to `out` in the form of `pixels`; the
+ * size is that after the operations. Without operations there is no image in between. Only reduce and limits of
  * `request` are used. */
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       const fd_request *request, const fd_resize *resize,
