@@ -25,6 +25,7 @@ AXES: tuple[Axis, ...] = get_args(Axis)
 PIXELS: tuple[Axis, ...] = ("patch", "row", "column", "channel", "repeat")
 AFFINE = (0.017, 0.0175, 0.0174), (-2.1, -2.0, -1.8)
 TABLE = np.random.default_rng(1).normal(0, 2, (3, 256)).astype(np.float32)
+TABLE[:, ::2] = 1 + np.arange(128) / 256  # every other one lies between two numbers of bfloat16
 FORMS: dict[str, dict[str, Any]] = {
     "uint8": {"affine": None},
     "float32": {"affine": AFFINE},
