@@ -346,11 +346,14 @@ typedef struct {
     int32_t upright; /* nor are those with an Exif segment */
 } fd_recipe;
 
-/* A sample whose random values have been drawn: the size of its image, and what is done to it. */
+/* A sample whose random values have been drawn: the size of its image, and what is done to it. If it has a place
+ * of its own in `out`, its result has another size than the recipe's. */
 typedef struct {
     int32_t width, height;
     int32_t count;
     const fd_operation *operations;
+    void *out;
+    int32_t out_width, out_height;
 } fd_recorded;
 
 typedef struct fd_decoder fd_decoder;
@@ -466,7 +469,7 @@ int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *re
                    fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
 
 /* Do the same for a sample that is recorded, of which the recipe's program says nothing. Returns 0 also if
- * the image has another size by now, or its result another one than the recipe's. */
+ * the image has another size by now, or its result another one than is expected. */
 int fd_plan_recorded(const fd_header *header, const fd_recorded *recorded, const fd_recipe *recipe,
                      fd_request *request, fd_resize *resize,
                      fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
@@ -521,7 +524,7 @@ typedef struct {
 
 /* Open the items in the threads of `reading`. Then make, in the threads of `decoding`, the sample that
  * fd_plan_sample plans for the seed of each item, at `out` + its number * `stride`; or without seeds the
- * one that is `recorded` for it. An item with a plan has `wanted` set, and its plan in `request` and
+ * one that is `recorded` for it, there or at its own place. An item with a plan has `wanted` set, and its plan in `request` and
  * `resize`; other items stay as fd_pool_open left them. */
 fd_made fd_pool_make(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
                      const uint64_t *seeds, const fd_recorded *recorded, const fd_recipe *recipe,

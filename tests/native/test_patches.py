@@ -17,7 +17,7 @@ from fastdecode._decode.resizing import resize_unchanged
 from fastdecode.native import _library
 from fastdecode.native._augment import Operation, Program, as_operations
 from fastdecode.native._library import Axis, PatchLayout
-from fastdecode.native._pool import Items, Pool, Recorded
+from fastdecode.native._pool import Pool, Recorded
 
 torch = pytest.importorskip("torch")
 
@@ -34,7 +34,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "bfloat16 by a table": {"affine": None, "table": TABLE.tobytes(), "dtype": "bfloat16"},
 }
 GUARD = 64
-SAMPLE = min((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
+SAMPLES = Path(fastdecode.__file__).parent / "samples"
 
 
 def noise(height: int, width: int) -> Any:
@@ -145,32 +145,40 @@ def test_layout_is_that_of_transformers(name: str) -> None:
 
 
 def test_file_is_cut_in_one_call() -> None:
-    """A file is decoded, padded and cut at once, also by the threads of a pool."""
-    data = SAMPLE.read_bytes()
-    image = fastdecode.decode(data)
-    height, width = image.shape[:2]
-    how, form = PatchLayout((14, 14), 2, 2), "bfloat16"
-    right, bottom = -width % 28, -height % 28
-    padded = np.pad(image, ((0, bottom), (0, right), (0, 0)))
-    operations = as_operations([Operation("pad", (0, 0, right, bottom), "constant")])
+    """Files are decoded, padded and cut in one call, also several of other sizes by a pool."""
+    form, pool = "bfloat16", Pool(2)
+    how = PatchLayout((14, 14), 2, 2)
     pixels = _library.stored(**FORMS[form], channels_first=True, patches=how)
-    whole = resize_unchanged(width, height)
-    out = torch.zeros((2, *how.shape(padded.shape[:2])), dtype=torch.bfloat16)
-    recorded = Recorded(width, height, bytes(ffi.buffer(operations)))
+    samples, recorded, outs, wanted = [], [], [], []
+    for path in sorted(SAMPLES.glob("*.jpg"))[:3]:
+        data = path.read_bytes()
+        image = fastdecode.decode(data)
+        height, width = image.shape[:2]
+        right, bottom = -width % 28, 28 - height % 28
+        padded = np.pad(image, ((0, bottom), (0, right), (0, 0)))
+        operations = as_operations([Operation("pad", (0, 0, right, bottom), "constant")])
+        out = torch.zeros(how.shape(padded.shape[:2]), dtype=torch.bfloat16)
+        whole, size = resize_unchanged(width, height), padded.shape[:2]
+        assert _library.decode_resized(data, whole, pixels, out.data_ptr(), operations)
+        want = cut(values(padded, form), how)
+        assert_same(out, want)
+        assert not _library.decode_resized(data, whole, pixels, out.zero_().data_ptr())
+        samples.append(data)
+        done = bytes(ffi.buffer(operations))
+        recorded.append(Recorded(width, height, done, out.data_ptr(), size))
+        outs.append(out)
+        wanted.append(want)
+    wrong = recorded[0]._replace(size=(28, 28))
     recipe = ffi.new("fd_recipe *", {"program": Program().core, "pixels": 1 << 40})
-    recipe.height, recipe.width = padded.shape[:2]
-    want = cut(values(padded, form), how)
 
-    assert _library.decode_resized(data, whole, pixels, out[0].data_ptr(), operations)
-    assert_same(out[0], want)
-    out.zero_()
-    stride = out.stride(0) * out.element_size()
-    place = pixels, out.data_ptr(), stride
-    made, _ = Items().make(Pool(2), [data] * 2, [recorded] * 2, recipe, *place)
-    assert list(made) == [0, 1]
-    for one in out:
-        assert_same(one, want)
-    assert not _library.decode_resized(data, whole, pixels, out.data_ptr(), operations[0:0])
+    with pool.items() as items:
+        made, left = items.make(
+            pool, [*samples, samples[0]], [*recorded, wrong], recipe, pixels, 0, 0
+        )
+
+    assert (list(made), list(left)) == ([0, 1, 2], [3])
+    for out, want in zip(outs, wanted, strict=True):
+        assert_same(out, want)
 
 
 REFUSED: dict[str, dict[str, Any]] = {
