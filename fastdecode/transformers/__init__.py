@@ -83,7 +83,7 @@ def accelerated(
         raise ValueError(f"max_pixels must be a positive integer or None, not {shown(max_pixels)}")
     if num_threads is not None:
         check_threads(num_threads)
-    options = ProcessorSettings(max_pixels, num_threads, set())
+    options = ProcessorSettings(max_pixels, num_threads)
     inner = getattr(processor, "image_processor", None)
     if accelerated_class(type(processor)) is None and inner is not None:
         made: Any = copy.copy(processor)

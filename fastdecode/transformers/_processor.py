@@ -41,7 +41,7 @@ _UNREAD = (JpegImageFile, PngImageFile)
 class FastdecodeBackend(TorchvisionBackend):
     """Put before a class of transformers' torchvision backend."""
 
-    _fastdecode_settings = ProcessorSettings(DEFAULT_MAX_PIXELS, None, set())
+    _fastdecode_settings = ProcessorSettings(DEFAULT_MAX_PIXELS, None)
 
     @property
     def backend(self) -> str:
@@ -62,7 +62,7 @@ class FastdecodeBackend(TorchvisionBackend):
             picture = _unread(image, self._fastdecode_settings, to_rgb=to_rgb)
             device = str(kwargs.get("device") or "cpu")
             if picture is not None and device == "cpu" and len(args) < 2:
-                return RecordedImage.of_picture(picture)
+                return RecordedImage.of(picture)
         return super().process_image(image, *args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -89,7 +89,7 @@ def _finished(made: Any) -> Any:
     """Return a processor's result with the values of recorded images."""
     data = getattr(made, "data", None)
     if isinstance(data, dict):
-        with_values(data)
+        made.data = with_values(data)
         return made
     return with_values(made)
 
@@ -144,7 +144,7 @@ def _fetched(source: Any, options: ProcessorSettings, other: Any) -> Any:
     try:
         picture = _of_file(data, name, options)
         if picture is not None:
-            return RecordedImage.of_picture(picture)
+            return RecordedImage.of(picture)
         if isinstance(source, (str, os.PathLike)):
             return other(os.fspath(source))
         return load_image_as_tensor(PillowImage.open(io.BytesIO(data)))
@@ -187,7 +187,7 @@ def _of_file(data: bytes, name: str, options: ProcessorSettings) -> Picture | No
     sides = header.width, header.height
     file = RgbFile(data, name, sides, decode, options)
     turn = 1 if whole is None else whole.orientation
-    return _after(Picture(file), lazy.upright(turn), seen_size(*sides, turn))
+    return _after(Picture(file, sides[::-1]), lazy.upright(turn), seen_size(*sides, turn))
 
 
 # ---- images of Pillow's
@@ -217,7 +217,7 @@ def _unread(
     file = RgbFile(
         found.data, found.name, sides, lambda: np.asarray(reopen().convert("RGB")), options
     )
-    return _after(Picture(file), found.done, image.size)
+    return _after(Picture(file, sides[::-1]), found.done, image.size)
 
 
 def _after(picture: Picture, done: list[Any], size: tuple[int, int]) -> Picture:

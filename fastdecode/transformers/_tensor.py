@@ -1,50 +1,47 @@
 """The tensor of an image that is not decoded yet, which records what a processor does to it.
 
-To everyone it is a tensor (3, H, W) of bytes. It knows torch's functions that crop, pad and resize
-an image, and those that change each value by itself; their result is another such tensor. All
-others get its values, which the core makes in one go.
+To everyone it is a tensor of bytes (3, H, W), or a view of one. It knows torch's functions that
+crop, pad and resize an image, those that change each value by itself, and those that cut it into
+patches. All others get its values, which the core makes in one go.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 from weakref import WeakSet
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from fastdecode._decode.resizing import core_may_decode, resize_in_core
+from fastdecode._decode.resizing import resize_in_core
 from fastdecode._system.processor import usable_cores
 from fastdecode.errors import begin_with
 from fastdecode.native import _library
-from fastdecode.native._augment import Operation, Program, as_operations
-from fastdecode.native._library import ffi, lib
-from fastdecode.native._pool import Pool, Recorded
+from fastdecode.native._augment import Operation, as_operations
+from fastdecode.native._library import Axis, Patches
 from fastdecode.torch._recorded import ANSWERED, LazyTensor
-from fastdecode.torch.transforms.base import DrawnSample, core_recipe
+from fastdecode.torch.transforms.base import DrawnSample
 from fastdecode.types import Image
 
 _LEVELS = 256
-_SEVERAL = 2
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
 """The ``fd_resize_filter`` that gives the bytes of each of torch's."""
-_NOTHING = Program()
 _BYTES = torch.arange(_LEVELS, dtype=torch.uint8).repeat(3, 1, 1)
+_FLOATS = (torch.float32, torch.bfloat16)
 
 
 class ProcessorSettings(NamedTuple):
-    """Those of a processor, and what it is known to do."""
+    """Those of a processor."""
 
     max_pixels: int | None
     """The most that the header of a file may promise."""
     threads: int | None
     """How many make the images of a batch; None: as many as there are cores."""
-    habits: set[str]
-    """What it has done before: "several" if it makes several pictures of one file."""
 
 
 class RgbFile(NamedTuple):
@@ -62,106 +59,103 @@ class RgbFile(NamedTuple):
 
 
 class Picture:
-    """What a tensor holds: an image of a file, or of another picture after an operation.
+    """The memory of a tensor: an image of a file, or of another picture after operations.
 
-    A picture has three channels. With a `table` (3, 1, 256), its values are those of the table at
-    the bytes; each function of single values changes the table.
+    It has three channels of bytes. With a `table` (3, 1, 256), its values are those of the table
+    at the bytes; each function of single values changes the table. It may be cut into `patches`.
     """
 
     def __init__(
         self,
         file: RgbFile,
+        size: tuple[int, int],
         before: Picture | None = None,
         operations: tuple[Operation, ...] = (),
-        size: tuple[int, int] | None = None,
         table: torch.Tensor | None = None,
+        patches: Patches | None = None,
     ) -> None:
-        self.is_part = False  # of the memory of the picture before it, as a crop
-        self.file, self.before, self.operations, self.table = file, before, operations, table
-        self.size = file.sides[::-1] if size is None else size  # (height, width)
+        self.file, self.size = file, size  # (height, width)
+        self.before, self.operations, self.table, self.patches = before, operations, table, patches
         self.rows: Image | None = None  # (H, W, 3), of one of which several others are made
-        self.values: torch.Tensor | None = None  # (3, H, W)
-        self.uses = 0
-        self._followers: WeakSet[Picture] = WeakSet()
+        self.values: torch.Tensor | None = None
+        self.followers: WeakSet[Picture] = WeakSet()
+        if before is not None:
+            before.followers.add(self)
 
     def then(
-        self, *operations: Operation, size: tuple[int, int] | None = None, table: Any = None
+        self, *operations: Operation, size: tuple[int, int] | None = None, **form: Any
     ) -> Picture:
-        """Return the picture after operations."""
-        made = Picture(self.file, self, operations, size or self.size, table)
-        self.uses += 1
-        if self.before is None and self.uses >= _SEVERAL:
-            self.file.settings.habits.add("several")
-        self._followers.add(made)
-        return made
-
-    def with_table(self, table: torch.Tensor) -> Picture:
-        """Return a picture of the same bytes with other values."""
-        if self.table is None or self.before is None:
-            return self.then(table=table)
-        made = Picture(self.file, self.before, self.operations, self.size, table)
-        self.before._followers.add(made)
-        return made
+        """Return the picture after operations, or with another table or other patches."""
+        form = {"table": self.table, "patches": self.patches} | form
+        if self.before is None or (self.table is None and self.patches is None):
+            return Picture(self.file, size or self.size, self, operations, **form)
+        return Picture(self.file, self.size, self.before, self.operations, **form)
 
     @property
     def dtype(self) -> torch.dtype:
         return torch.uint8 if self.table is None else self.table.dtype
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (3, *self.size) if self.patches is None else self.patches.shape(self.size)
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether it is an image to which the core can do more."""
+        return self.table is None and self.patches is None and self.values is None
+
     def source(self) -> tuple[Picture, tuple[Operation, ...]]:
         """Return the last picture at hand, or of which several are made; and what follows."""
         at: Picture = self
         operations: tuple[Operation, ...] = ()
-        while at.before is not None and at.is_new and (at is self or not at.is_for_several):
+        while (
+            at.before is not None
+            and at.rows is None
+            and at.values is None
+            and (at is self or not at._is_for_several)
+        ):
             at, operations = at.before, at.operations + operations
         return at, operations
 
     @property
-    def is_for_several(self) -> bool:
-        """Whether its pixels are to be kept: several pictures are made of it, or will be."""
-        return self.uses >= _SEVERAL or (
-            self.before is None and "several" in self.file.settings.habits
-        )
-
-    @property
-    def is_new(self) -> bool:
-        return self.rows is None and self.values is None
+    def _is_for_several(self) -> bool:
+        return len(self.followers) > 1
 
     def make(self) -> torch.Tensor:
-        """Return the values (3, H, W); those of a crop are a part of the same memory."""
-        if self.values is None and self.before is not None and self.is_part:
-            left, top, width, height = map(int, self.operations[0].value)
-            self.values = self.before.make()[:, top : top + height, left : left + width]
-        elif self.values is None:
-            values = torch.empty((3, *self.size), dtype=self.dtype)
-            self.write(values.data_ptr(), _stored(self.table))
-            self.values = values
-        return self.values
+        """Return the values, in the picture's shape."""
+        if self.values is None:
+            make_all([self])
+        return cast("torch.Tensor", self.values)
 
-    def write(self, out: int, form: Any) -> None:
-        """Write the values to memory; `form` says how, and is from `_stored`."""
+    def write(self, out: int) -> None:
+        """Write the values to memory."""
+        table = None if self.table is None else self.table.float().numpy().tobytes()
+        dtype: Any = str(self.dtype).removeprefix("torch.")
+        form = _library.stored(
+            None, channels_first=True, dtype=dtype, table=table, patches=self.patches
+        )
+        self._write(out, form)
+
+    def _write(self, out: int, form: Any) -> None:
         source, operations = self.source()
-        rows, file = source._pixels(keep=source is not self), self.file
+        rows = source.pixels() if source is not self else self.rows
         if rows is None:
-            width, height = file.sides
-            drawn = _planned(operations, (width, height), self.size)
-            resize = drawn.plan.for_core(width, height, 1)
-            if resize and _library.decode_resized(file.data, resize, form, out, drawn.rest):
+            resize, rest = _planned(operations, self.file.sides, self.size)
+            if resize and _library.decode_resized(self.file.data, resize, form, out, rest):
                 return
             rows = self._decoded()
-        height, width = rows.shape[:2]
-        drawn = _planned(operations, (width, height), self.size)
-        resize = drawn.plan.for_core(width, height, 1)
-        if resize is None or not _library.resize_pixels(rows, resize, form, out, drawn.rest):
-            raise MemoryError(f"{file.name or 'an image'} could not be resized to {self.size}")
+        resize, rest = _planned(operations, (rows.shape[1], rows.shape[0]), self.size)
+        if resize is None or not _library.resize_pixels(rows, resize, form, out, rest):
+            raise MemoryError(f"{self.file.name or 'an image'} could not become {self.shape}")
 
-    def _pixels(self, *, keep: bool) -> Image | None:
-        """Return pixels (H, W, 3) that are at hand; None if they are to come from the file."""
-        if self.values is not None:
+    def pixels(self) -> Image | None:
+        """Return the pixels (H, W, 3), for what is made of it; None if the file is to be taken."""
+        if self.rows is None and self.values is not None:
             values: Image = self.values.permute(1, 2, 0).contiguous().numpy()
             return values
-        if self.rows is None and keep and self.is_for_several:
+        if self.rows is None and self._is_for_several:
             rows = np.empty((*self.size, 3), np.uint8)
-            self.write(rows.ctypes.data, _library.stored(None, channels_first=False))
+            self._write(rows.ctypes.data, _library.stored(None, channels_first=False))
             self.rows = rows
         return self.rows
 
@@ -176,56 +170,119 @@ class Picture:
 
     def settle(self) -> None:
         """Make it, and what is made of it, before somebody changes its values in place."""
-        if self.is_part and self.before is not None:
-            self.before.settle()
-            return
-        self.make()
-        self._make_followers()
-
-    def _make_followers(self) -> None:
-        for one in list(self._followers):
-            one.make()
-            if one.is_part:
-                one._make_followers()
+        make_all([self, *self.followers])
 
 
 @lru_cache(maxsize=256)
 def _planned(
     operations: tuple[Operation, ...], sides: tuple[int, int], size: tuple[int, int]
-) -> DrawnSample:
-    return DrawnSample.of(as_operations(operations), sides, size)
+) -> tuple[Any, Any]:
+    """Return what the core does to an image (width, height): a resize, and the rest."""
+    drawn = DrawnSample.of(as_operations(operations), sides, size)
+    return drawn.plan.for_core(*sides, 1), drawn.rest
 
 
-def _stored(table: torch.Tensor | None) -> Any:
-    """Return an ``fd_pixels *`` for values (3, H, W) of a table, which must live as long."""
-    if table is None:
-        return _library.stored(None, channels_first=True)
-    place = ffi.cast("float *", table.data_ptr())
-    form = {"dtype": lib.FD_FLOAT32, "channels": 3, "channels_first": True, "table": place}
-    return ffi.new("fd_pixels *", form)
+def make_all(pictures: Sequence[Picture], memory: torch.Tensor | None = None) -> None:
+    """Make the values of pictures, in threads; in `memory`, one after the other, if it is given."""
+    made, at = [], 0
+    for one in pictures:
+        if memory is None and one.values is None:
+            made.append((one, torch.empty(one.shape, dtype=one.dtype)))
+        elif memory is not None:
+            count = int(np.prod(one.shape))
+            made.append((one, memory[at : at + count]))
+            at += count
+    several = {id(one): one for one in (one.source()[0] for one, _ in made)}
+    _in_threads(Picture.pixels, [(one,) for one in several.values()])
+    _in_threads(_fill, made)
+
+
+def _fill(picture: Picture, out: torch.Tensor) -> None:
+    if picture.values is not None:
+        out.copy_(picture.values.view(out.shape))
+        return
+    picture.write(out.data_ptr())
+    if out.shape == picture.shape:
+        picture.values = out
+
+
+def _in_threads(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> None:
+    threads = calls[0][0].file.settings.threads if calls else 1
+    if torch.utils.data.get_worker_info() is not None:
+        threads = 1  # a worker process has one core to itself
+    if len(calls) < 2 or threads == 1:
+        for call in calls:
+            function(*call)
+    else:
+        list(_executor(threads, os.getpid()).map(function, *zip(*calls, strict=True)))
+
+
+@cache
+def _executor(threads: int | None, _process: int) -> ThreadPoolExecutor:
+    """Return the threads of this process."""
+    return ThreadPoolExecutor(usable_cores() if threads is None else threads, "fastdecode")
 
 
 class RecordedImage(LazyTensor):
-    """A tensor (..., 3, H, W) of one image, whose values are made when they are used."""
+    """A view of a picture, whose values are made when they are used."""
 
     picture: Picture
+    view_: torch.Tensor
+    """A tensor without memory that lies in the picture's as this one."""
 
     @staticmethod
-    def of_picture(picture: Picture, ones: int = 0) -> RecordedImage:
-        """Return the tensor of a picture, with so many dimensions of 1 before its own three."""
-        shape = (*(1,) * ones, 3, *picture.size)
+    def of(picture: Picture, view: torch.Tensor | Sequence[int] | None = None) -> RecordedImage:
+        """Return the tensor of a picture: all of it, in a shape, or a view."""
+        if not isinstance(view, torch.Tensor):
+            view = torch.empty(view or picture.shape, dtype=picture.dtype, device="meta")
         wrapped: Any = torch.Tensor._make_wrapper_subclass
-        made: RecordedImage = wrapped(RecordedImage, shape, dtype=picture.dtype, device="cpu")
-        made.picture = picture
+        made: RecordedImage = wrapped(
+            RecordedImage,
+            *(view.shape, view.stride(), view.storage_offset()),
+            dtype=picture.dtype,
+            device="cpu",
+        )
+        made.picture, made.view_ = picture, view
         return made
 
     def made(self, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the tensor with its values; written to `out` if that is given."""
         with torch._C._DisableFuncTorch(), torch.inference_mode(mode=False):
             values = self.picture.make()
-        with torch._C.DisableTorchFunctionSubclass():
-            shape = self.shape
-        return values.view(shape) if out is None else out.copy_(values.view(shape))
+        view = self.view_
+        values = values.as_strided(view.shape, view.stride(), view.storage_offset())
+        return values if out is None else out.copy_(values)
+
+    def box(self) -> tuple[int, int, int, int] | None:
+        """Return the (left, top, width, height) of an image (..., 3, H, W); None if it is none."""
+        view, (height, width) = self.view_, self.picture.size
+        top, left = divmod(view.storage_offset(), width)
+        *ones, channels, rows, columns = 0, 0, 0, *view.shape
+        steps = (height * width, width, 1)
+        lies = all(
+            n == 1 or n_step == step
+            for n, n_step, step in zip(view.shape[-3:], view.stride()[-3:], steps, strict=False)
+        )
+        inside = 0 < rows <= height - top and 0 < columns <= width - left
+        known = channels == 3 and set(ones) <= {0, 1} and lies and inside
+        return (left, top, columns, rows) if known and self.picture.patches is None else None
+
+    def image(self) -> Picture | None:
+        """Return the picture of an image (..., 3, H, W); None if it is none."""
+        box = self.box()
+        if box is None or box[2:] == self.picture.size[::-1]:
+            return box and self.picture
+        if not self.picture.is_bytes:
+            return None
+        return self.picture.then(Operation("crop", box, "constant"), size=(box[3], box[2]))
+
+    def own(self) -> Picture | None:
+        """Return the picture whose memory has this view's values one after the other."""
+        view, picture = self.view_, self.picture
+        if view.is_contiguous() and view.numel() == np.prod(picture.shape):
+            return picture
+        patches = None if picture.patches else _patches(view, picture.size)
+        return picture.then(patches=patches) if patches else self.image()
 
     def _typed_storage(self) -> Any:
         return self.made()._typed_storage()
@@ -246,8 +303,8 @@ class RecordedImage(LazyTensor):
         if record is not None:
             try:
                 made = record(func, *args, **kwargs)
-            except TypeError:  # other arguments: it is called as written
-                made = None
+            except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
+                made = None  # other arguments: it is called as written
             if made is not None:
                 return made
         name = getattr(func, "__name__", "")
@@ -281,80 +338,94 @@ def _is_recorded(found: Any) -> bool:
     return isinstance(found, RecordedImage) and found.picture.values is None
 
 
-# ---- what is recorded; None: something else
+# ---- patches
+
+_Dimensions = list[tuple[int, int]]
 
 
-def _same(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
-    """Record a view of the same values, with more or fewer dimensions of 1 before them."""
-    if not _is_recorded(image):
-        return None
-    if args == (0,) and func in (torch.Tensor.unsqueeze, torch.unsqueeze):
-        return RecordedImage.of_picture(image.picture, image.dim() - 2)
-    made = func(torch.empty(image.shape, dtype=image.dtype, device="meta"), *args, **kwargs)
-    shape = made.shape if made.dtype == image.dtype else ()
-    if shape == image.shape:
-        return image
-    ones = len(shape) - 3
-    alike = ones >= 0 and shape == (*(1,) * ones, 3, *image.picture.size)
-    return RecordedImage.of_picture(image.picture, ones) if alike else None
-
-
-def _contiguous(_: Any, image: RecordedImage, memory_format: Any = None) -> Any:
-    usual = memory_format in (None, torch.contiguous_format, torch.preserve_format)
-    if not usual or not _is_recorded(image):
-        return None
-    return _after(image, size=image.picture.size) if image.picture.is_part else image
-
-
-def _item(_: Any, image: RecordedImage, index: Any) -> Any:
-    """Record a crop; or the only image of a batch."""
-    if not _is_recorded(image):
-        return None
-    if index == 0 and image.dim() > 3:
-        return RecordedImage.of_picture(image.picture, image.dim() - 4)
-    index = index if isinstance(index, tuple) else (index,)
-    given = [one for one in index if one is not Ellipsis]
-    missing = image.dim() - len(given)
-    if len(index) - len(given) > 1 or missing < 0:
-        return None
-    at = index.index(Ellipsis) if len(index) > len(given) else len(given)
-    full = [*given[:at], *[slice(None)] * missing, *given[at:]]
-    if not all(isinstance(one, slice) and one.step in (None, 1) for one in full):
-        return None
-    sides = [one.indices(side)[:2] for one, side in zip(full, image.shape, strict=True)]
-    *others, (top, bottom), (left, right) = sides
-    whole = all(side == (0, n) for side, n in zip(others, image.shape, strict=False))
-    height, width = image.picture.size
-    if not whole or image.picture.table is not None or bottom <= top or right <= left:
-        return None
-    if (top, left, bottom, right) == (0, 0, height, width):
-        return image
-    crop = Operation("crop", (left, top, right - left, bottom - top), "constant")
-    made = _after(image, crop, size=(bottom - top, right - left))
-    made.picture.is_part = True
+def _joined(dimensions: _Dimensions) -> _Dimensions:
+    """Return dimensions (size, stride) joined where one goes on in steps of the next."""
+    made: _Dimensions = []
+    for size, stride in dimensions:
+        if made and made[-1][1] == size * stride:
+            made[-1] = (made[-1][0] * size, stride)
+        elif size > 1:
+            made.append((size, stride))
     return made
 
 
-def _after(image: RecordedImage, *operations: Operation, size: tuple[int, int]) -> RecordedImage:
-    made = image.picture.then(*operations, size=size)
-    return RecordedImage.of_picture(made, image.dim() - 3)
+def _patches(view: torch.Tensor, size: tuple[int, int]) -> Patches | None:
+    """Return how a view of an image (3, H, W) of this size cuts it; None if it does not."""
+    (height, width), channel = size, size[0] * size[1]
+    dimensions = [one for one in zip(view.shape, view.stride(), strict=True) if one[0] > 1]
+    sizes = {stride: size for size, stride in dimensions}
+    names: dict[int, Axis] = {channel: "channel", 0: "repeat", width: "row", 1: "column"}
+    order = [*dict.fromkeys(names.get(stride, "patch") for _, stride in dimensions)]
+    order += [axis for axis in get_args(Axis) if axis not in order]
+    part = down, across = sizes.get(width, 1), sizes.get(1, 1)
+    for merge in dict.fromkeys((1, sizes.get(width * down, 1))):
+        patches = Patches(part, merge, sizes.get(0, 1), tuple(order))
+        if height % (down * merge) or width % (across * merge):
+            continue
+        of_axis = {
+            "patch": [
+                (height // down // merge, width * down * merge),
+                (width // across // merge, across * merge),
+                (merge, width * down),
+                (merge, across),
+            ],
+            "channel": [(3, channel)],
+            "repeat": [(patches.repeats, 0)],
+            "row": [(down, width)],
+            "column": [(across, 1)],
+        }
+        wanted = [one for axis in patches.order for one in of_axis[axis]]
+        if _joined(dimensions) == _joined(wanted) and not view.storage_offset():
+            return patches
+    return None
+
+
+# ---- what is recorded; None: something else
+
+
+def _view(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
+    """Record a view, or several; or the memory of one that is copied as `reshape` does it."""
+    if not _is_recorded(image):
+        return None
+    picture, view = image.picture, image.view_
+    made = func(view, *args, **kwargs)
+    several = made if isinstance(made, (list, tuple)) else [made]
+    if all(one.dtype == view.dtype and torch._C._is_alias_of(one, view) for one in several):
+        if made is view:
+            return image
+        views = [RecordedImage.of(picture, one) for one in several]
+        return views[0] if made is several[0] else type(made)(views)
+    own = image.own() if func in _COPIES and made.is_contiguous() else None
+    return None if own is None else RecordedImage.of(own, made.shape)
+
+
+def _after(
+    image: RecordedImage, size: tuple[int, int], *operations: Operation
+) -> RecordedImage | None:
+    """Record what is done to an image, if the core can do it."""
+    before = image.image() if _is_recorded(image) else None
+    if before is None or not before.is_bytes or max(size) > _library.LARGEST_SIDE:
+        return None
+    made = before.then(*operations, size=size)
+    return RecordedImage.of(made, (*image.shape[:-3], *made.shape))
 
 
 def _pad(
     _: Any, image: RecordedImage, pad: Any, mode: str = "constant", value: float | None = None
 ) -> Any:
-    if not _is_recorded(image) or image.picture.table is not None or mode != "constant":
-        return None
     fill = 0.0 if value is None else float(value)
-    if len(pad) != 4 or min(pad) < 0 or not fill.is_integer() or not 0 <= fill < _LEVELS:
+    known = mode == "constant" and fill.is_integer() and 0 <= fill < _LEVELS
+    if not known or len(pad) != 4 or min(pad) < 0:
         return None
     left, right, top, bottom = map(int, pad)
-    height, width = image.picture.size
-    size = (height + top + bottom, width + left + right)
-    if max(size) > _library.LARGEST_SIDE:
-        return None
+    size = (image.shape[-2] + top + bottom, image.shape[-1] + left + right)
     border = (left, top, right, bottom)
-    return _after(image, Operation("pad", border, "constant", (int(fill),) * 3), size=size)
+    return _after(image, size, Operation("pad", border, "constant", (int(fill),) * 3))
 
 
 def _interpolate(
@@ -368,44 +439,45 @@ def _interpolate(
     antialias: bool = False,
 ) -> Any:
     if not (
-        _is_recorded(image)
-        and image.picture.table is None
-        and image.dim() == 4
+        image.dim() == 4
         and isinstance(size, (list, tuple))
         and (scale_factor, align_corners, antialias) == (None, False, True)
         and mode in _FILTERS
-        and 0 < min(size) <= max(*size, *image.picture.size) <= _library.LARGEST_SIDE
+        and min(size) > 0
+        and max(image.shape) <= _library.LARGEST_SIDE
         and _core_resizes_as_torch()
     ):
         return None
     height, width = map(int, size)
-    resize = Operation("resize", (width, height), f"torch_{mode}")  # type: ignore[arg-type]
-    return _after(image, resize, size=(height, width))
+    how: Any = f"torch_{mode}"
+    return _after(image, (height, width), Operation("resize", (width, height), how))
 
 
 def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
     """Record a function of single values, which is done to those of a table."""
     if not _is_recorded(image) or not all(map(_is_for_all, (*args, *kwargs.values()))):
         return None
-    picture = image.picture
-    before = picture.table
     in_place = func.__name__.endswith("_") and not func.__name__.endswith("__")
-    if before is None:
-        if in_place:
-            return None
-        before = _BYTES
-    table = func(before if not in_place else before.clone(), *args, **kwargs)
-    if table.dtype is torch.uint8 and picture.table is None:
-        return image if torch.equal(table, before) and func is torch.Tensor.to else None
-    if table.dtype is not torch.float32 or table.numel() != before.numel() or table.is_cuda:
+    box, whole = image.box(), (0, 0, *image.picture.size[::-1])
+    by_channel = any(map(torch.is_tensor, (*args, *kwargs.values())))
+    if box is None and (by_channel or not image.view_.is_contiguous()):
         return None
-    table = table.reshape(3, 1, _LEVELS).contiguous()
-    if in_place:
-        picture.table = table
-        return image
-    if table.data_ptr() == before.data_ptr():
+    picture = image.picture if in_place else image.own()
+    if picture is None or (in_place and box != whole):
+        return None
+    before = _BYTES if picture.table is None else picture.table
+    table = func(before.clone() if in_place else before, *args, **kwargs)
+    if table is before:
         return image  # such as `to` of the type that it has
-    return RecordedImage.of_picture(picture.with_table(table), image.dim() - 3)
+    if table.dtype not in _FLOATS or table.numel() != before.numel() or table.is_cuda:
+        return None
+    table = table.reshape(before.shape).contiguous()
+    if not in_place:
+        return RecordedImage.of(picture.then(table=table), image.shape)
+    if before.dtype != table.dtype:
+        return None
+    picture.table = table
+    return image
 
 
 def _is_for_all(value: Any) -> bool:
@@ -418,89 +490,42 @@ def _is_for_all(value: Any) -> bool:
     return (value.dim() == 0 or channels) and value.device.type == "cpu" and not value.requires_grad
 
 
-def _stack(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
+def _batch(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
     """Make a batch, if it is of recorded images alone."""
-    recorded = dim == 0 and len(tensors) > 0 and all(map(_is_recorded, tensors))
-    if not recorded or len({(one.shape, one.dtype) for one in tensors}) > 1:
+    if dim != 0 or not tensors or not all(map(_is_recorded, tensors)):
         return None
-    if func is torch.cat and tensors[0].dim() == 3:
+    shape = func([one.view_ for one in tensors]).shape
+    pictures = [one.own() for one in tensors]
+    if None in pictures or len({one.dtype for one in tensors}) > 1:
         return None
-    images = torch.empty((len(tensors), 3, *tensors[0].picture.size), dtype=tensors[0].dtype)
-    make_all([one.picture for one in tensors], images)
-    shape = func([torch.empty(one.shape, device="meta") for one in tensors], 0).shape
-    return images.view(shape)
+    made = torch.empty(shape, dtype=tensors[0].dtype)
+    make_all(pictures, made.view(-1))
+    return made
 
 
 _CHANGES = (
-    *(torch.Tensor.to, torch.Tensor.float),
+    *(torch.Tensor.to, torch.Tensor.float, torch.Tensor.bfloat16),
     *(torch.sub, torch.Tensor.sub, torch.Tensor.sub_, torch.Tensor.__sub__, torch.Tensor.__isub__),
     *(torch.add, torch.Tensor.add, torch.Tensor.add_, torch.Tensor.__add__, torch.Tensor.__iadd__),
     *(torch.mul, torch.Tensor.mul, torch.Tensor.mul_, torch.Tensor.__mul__, torch.Tensor.__imul__),
     *(torch.div, torch.Tensor.div, torch.Tensor.div_, torch.Tensor.__truediv__),
     torch.Tensor.__itruediv__,
 )
+_COPIES = (torch.Tensor.contiguous, torch.Tensor.reshape, torch.reshape, torch.Tensor.flatten)
 _VIEWS = (
     *(torch.unsqueeze, torch.Tensor.unsqueeze, torch.squeeze, torch.Tensor.squeeze),
-    *(torch.reshape, torch.Tensor.reshape, torch.Tensor.view),
+    *(torch.permute, torch.Tensor.permute, torch.Tensor.transpose, torch.Tensor.movedim),
+    *(torch.Tensor.view, torch.Tensor.expand, torch.Tensor.unflatten, torch.Tensor.__getitem__),
+    *(torch.unbind, torch.Tensor.unbind, torch.split, torch.Tensor.split, torch.Tensor.chunk),
 )
 _RECORDED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(_CHANGES, _change),
-    **dict.fromkeys(_VIEWS, _same),
-    torch.Tensor.contiguous: _contiguous,
-    torch.Tensor.__getitem__: _item,
+    **dict.fromkeys((*_VIEWS, *_COPIES), _view),
     functional.pad: _pad,
     functional.interpolate: _interpolate,
-    torch.stack: _stack,
-    torch.cat: _stack,
+    torch.stack: _batch,
+    torch.cat: _batch,
 }
-
-
-# ---- many images
-
-
-@cache
-def _pool(threads: int | None, _process: int) -> Pool:
-    """Return the threads of this process."""
-    return Pool(usable_cores() if threads is None else threads)
-
-
-def make_all(pictures: Sequence[Picture], out: torch.Tensor) -> None:
-    """Make pictures of one size and type in a batch (N, 3, H, W)."""
-    table = pictures[0].table
-    alike = all(
-        one.table is table
-        or (one.table is not None and table is not None and torch.equal(one.table, table))
-        for one in pictures
-    )
-    sources = [one.source() for one in pictures]
-    fresh = all(one.before is None and one.is_new and not one.is_for_several for one, _ in sources)
-    made: set[int] = set()
-    if alike and fresh and len(pictures) > 1 and core_may_decode(None):
-        made = _make_in_core(pictures, [operations for _, operations in sources], out)
-    for at, picture in enumerate(pictures):
-        if at not in made:
-            picture.write(out[at].data_ptr(), _stored(picture.table))
-
-
-def _make_in_core(
-    pictures: Sequence[Picture], done: Sequence[tuple[Operation, ...]], out: torch.Tensor
-) -> set[int]:
-    """Let the core's threads make them; return which ones it has made."""
-    files = [one.file for one in pictures]
-    drawn = []
-    for file, operations in zip(files, done, strict=True):
-        planned = _planned(operations, file.sides, pictures[0].size).operations
-        drawn.append(Recorded(*file.sides, bytes(ffi.buffer(planned)) if operations else b""))
-    pool = _pool(files[0].settings.threads, os.getpid())
-    with pool.items() as items:
-        made, _ = items.make(
-            pool,
-            [one.data for one in files],
-            drawn,
-            core_recipe(_NOTHING, pictures[0].size),
-            *(_stored(pictures[0].table), out.data_ptr(), out.stride(0) * out.element_size()),
-        )
-    return set(made)
 
 
 @cache
@@ -524,22 +549,23 @@ def _core_resizes_as_torch() -> bool:
 
 
 def with_values(found: Any) -> Any:
-    """Return what a processor has returned, with values in place of recorded images."""
-    if isinstance(found, RecordedImage):
-        return found.made()
-    if isinstance(found, (list, tuple)) and any(map(_is_recorded, found)):
-        together: dict[Any, list[Picture]] = {}
-        for one in found:
-            if _is_recorded(one):
-                together.setdefault((one.shape, one.dtype), []).append(one.picture)
-        for pictures in together.values():
-            first = pictures[0]
-            images = torch.empty((len(pictures), 3, *first.size), dtype=first.dtype)
-            make_all(pictures, images)
-            for picture, image in zip(pictures, images, strict=True):
-                picture.values = image.clone()  # pickled, it is to be one image
-    if isinstance(found, dict):
-        for name, one in found.items():
-            found[name] = with_values(one)
-        return found
-    return type(found)(map(with_values, found)) if type(found) in (list, tuple) else found
+    """Return what a processor has returned, with values in place of recorded images.
+
+    Each has memory of its own, so that no more than that is pickled.
+    """
+    several: list[RecordedImage] = []
+
+    def own(one: Any) -> Any:
+        if isinstance(one, dict):
+            return {name: own(value) for name, value in one.items()}
+        if type(one) in (list, tuple):
+            return type(one)(map(own, one))
+        if _is_recorded(one):
+            picture = one.own()
+            several.append(RecordedImage.of(picture, one.shape) if picture else one)
+            return several[-1]
+        return one
+
+    found = own(found)
+    make_all([one.picture for one in several])
+    return _with_values(found)
