@@ -62,7 +62,7 @@ class FastdecodeBackend(TorchvisionBackend):
             picture = _unread(image, self._fastdecode_settings, to_rgb=to_rgb)
             device = str(kwargs.get("device") or "cpu")
             if picture is not None and device == "cpu" and len(args) < 2:
-                return RecordedImage.of(picture)
+                return RecordedImage.view_of(picture)
         return super().process_image(image, *args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -144,7 +144,7 @@ def _fetched(source: Any, options: ProcessorSettings, other: Any) -> Any:
     try:
         picture = _of_file(data, name, options)
         if picture is not None:
-            return RecordedImage.of(picture)
+            return RecordedImage.view_of(picture)
         if isinstance(source, (str, os.PathLike)):
             return other(os.fspath(source))
         return load_image_as_tensor(PillowImage.open(io.BytesIO(data)))

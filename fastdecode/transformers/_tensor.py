@@ -32,6 +32,7 @@ _LEVELS = 256
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
 """The ``fd_resize_filter`` that gives the bytes of each of torch's."""
 _BYTES = torch.arange(_LEVELS, dtype=torch.uint8).repeat(3, 1, 1)
+_is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = torch._C._is_alias_of  # type: ignore[attr-defined]
 _FLOATS = (torch.float32, torch.bfloat16)
 
 
@@ -231,7 +232,9 @@ class RecordedImage(LazyTensor):
     """A tensor without memory that lies in the picture's as this one."""
 
     @staticmethod
-    def of(picture: Picture, view: torch.Tensor | Sequence[int] | None = None) -> RecordedImage:
+    def view_of(
+        picture: Picture, view: torch.Tensor | Sequence[int] | None = None
+    ) -> RecordedImage:
         """Return the tensor of a picture: all of it, in a shape, or a view."""
         if not isinstance(view, torch.Tensor):
             view = torch.empty(view or picture.shape, dtype=picture.dtype, device="meta")
@@ -256,7 +259,7 @@ class RecordedImage(LazyTensor):
     def box(self) -> tuple[int, int, int, int] | None:
         """Return the (left, top, width, height) of an image (..., 3, H, W); None if it is none."""
         view, (height, width) = self.view_, self.picture.size
-        top, left = divmod(view.storage_offset(), width)
+        top, left = divmod(int(view.storage_offset()), width)
         *ones, channels, rows, columns = 0, 0, 0, *view.shape
         steps = (height * width, width, 1)
         lies = all(
@@ -395,13 +398,13 @@ def _view(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
     picture, view = image.picture, image.view_
     made = func(view, *args, **kwargs)
     several = made if isinstance(made, (list, tuple)) else [made]
-    if all(one.dtype == view.dtype and torch._C._is_alias_of(one, view) for one in several):
+    if all(one.dtype == view.dtype and _is_alias_of(one, view) for one in several):
         if made is view:
             return image
-        views = [RecordedImage.of(picture, one) for one in several]
+        views = [RecordedImage.view_of(picture, one) for one in several]
         return views[0] if made is several[0] else type(made)(views)
     own = image.own() if func in _COPIES and made.is_contiguous() else None
-    return None if own is None else RecordedImage.of(own, made.shape)
+    return None if own is None else RecordedImage.view_of(own, made.shape)
 
 
 def _after(
@@ -412,7 +415,7 @@ def _after(
     if before is None or not before.is_bytes or max(size) > _library.LARGEST_SIDE:
         return None
     made = before.then(*operations, size=size)
-    return RecordedImage.of(made, (*image.shape[:-3], *made.shape))
+    return RecordedImage.view_of(made, (*image.shape[:-3], *made.shape))
 
 
 def _pad(
@@ -473,7 +476,7 @@ def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
         return None
     table = table.reshape(before.shape).contiguous()
     if not in_place:
-        return RecordedImage.of(picture.then(table=table), image.shape)
+        return RecordedImage.view_of(picture.then(table=table), image.shape)
     if before.dtype != table.dtype:
         return None
     picture.table = table
@@ -554,18 +557,19 @@ def with_values(found: Any) -> Any:
     Each has memory of its own, so that no more than that is pickled.
     """
     several: list[RecordedImage] = []
-
-    def own(one: Any) -> Any:
-        if isinstance(one, dict):
-            return {name: own(value) for name, value in one.items()}
-        if type(one) in (list, tuple):
-            return type(one)(map(own, one))
-        if _is_recorded(one):
-            picture = one.own()
-            several.append(RecordedImage.of(picture, one.shape) if picture else one)
-            return several[-1]
-        return one
-
-    found = own(found)
+    found = _own(found, several)
     make_all([one.picture for one in several])
     return _with_values(found)
+
+
+def _own(found: Any, several: list[RecordedImage]) -> Any:
+    """Return what is found with recorded images that are whole; list these, too."""
+    if isinstance(found, dict):
+        return {name: _own(one, several) for name, one in found.items()}
+    if type(found) in (list, tuple):
+        return type(found)(_own(one, several) for one in found)
+    if _is_recorded(found):
+        picture = found.own()
+        several.append(RecordedImage.view_of(picture, found.shape) if picture else found)
+        return several[-1]
+    return found
