@@ -7,6 +7,8 @@ patches. All others get its values, which the core makes in one go.
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -101,9 +103,28 @@ class Picture:
         return (3, *self.size) if self.patches is None else self.patches.shape(self.size)
 
     @property
-    def is_bytes(self) -> bool:
-        """Whether it is an image to which the core can do more."""
-        return self.table is None and self.patches is None and self.values is None
+    def parts(self) -> list[Picture]:
+        """The pictures whose values lie here one after the other."""
+        return [self]
+
+    def crop(self, left: int, top: int, height: int, width: int) -> Picture:
+        """Return a part of the image."""
+        if (left, top, height, width) == (0, 0, *self.size) and self.patches is None:
+            return self
+        crop = Operation("crop", (left, top, width, height), "constant")
+        if self.before is None or (self.table is None and self.patches is None):
+            return self.then(crop, size=(height, width))
+        done = (*self.operations, crop)
+        return Picture(self.file, (height, width), self.before, done, self.table)
+
+    def patch(self, number: int) -> Picture:
+        """Return a patch as a picture."""
+        how = cast("Patches", self.patches)
+        (height, width), merge = how.size, how.merge
+        square, place = divmod(number, merge * merge)
+        row, column = divmod(square, self.size[1] // width // merge)
+        top, left = row * merge + place // merge, column * merge + place % merge
+        return self.crop(left * width, top * height, height, width)
 
     def source(self) -> tuple[Picture, tuple[Operation, ...]]:
         """Return the last picture at hand, or of which several are made; and what follows."""
@@ -128,14 +149,17 @@ class Picture:
             make_all([self])
         return cast("torch.Tensor", self.values)
 
-    def write(self, out: int) -> None:
-        """Write the values to memory."""
+    def write(self, out: torch.Tensor) -> None:
+        """Write the values to memory, one after the other."""
+        if self.values is not None:
+            out.copy_(self.values.view(-1))
+            return
         table = None if self.table is None else self.table.float().numpy().tobytes()
         dtype: Any = str(self.dtype).removeprefix("torch.")
         form = _library.stored(
             None, channels_first=True, dtype=dtype, table=table, patches=self.patches
         )
-        self._write(out, form)
+        self._write(out.data_ptr(), form)
 
     def _write(self, out: int, form: Any) -> None:
         source, operations = self.source()
@@ -174,6 +198,27 @@ class Picture:
         make_all([self, *self.followers])
 
 
+class Album(Picture):
+    """Several pictures of one type, one after the other, as `stack` and `cat` put them."""
+
+    def __init__(self, parts: Sequence[Picture]) -> None:
+        first = parts[0]
+        super().__init__(first.file, first.size, table=first.table, patches=first.patches)
+        self._parts = [*parts]
+
+    def then(self, *_: Operation, size: Any = None, **form: Any) -> Picture:  # noqa: ARG002
+        """Return the pictures with another table."""
+        return Album([one.then(**form) for one in self._parts])
+
+    @property
+    def parts(self) -> list[Picture]:
+        return self._parts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(math.prod(one.shape) for one in self._parts),)
+
+
 @lru_cache(maxsize=256)
 def _planned(
     operations: tuple[Operation, ...], sides: tuple[int, int], size: tuple[int, int]
@@ -183,28 +228,27 @@ def _planned(
     return drawn.plan.for_core(*sides, 1), drawn.rest
 
 
-def make_all(pictures: Sequence[Picture], memory: torch.Tensor | None = None) -> None:
-    """Make the values of pictures, in threads; in `memory`, one after the other, if it is given."""
-    made, at = [], 0
-    for one in pictures:
-        if memory is None and one.values is None:
-            made.append((one, torch.empty(one.shape, dtype=one.dtype)))
-        elif memory is not None:
-            count = int(np.prod(one.shape))
-            made.append((one, memory[at : at + count]))
+def make_all(pictures: Sequence[Picture]) -> None:
+    """Make the values of pictures, in threads."""
+    new = [(one, _memory(one)) for one in pictures if one.values is None]
+    calls = []
+    for one, values in new:
+        parts, at = values.view(-1), 0
+        for part in one.parts:
+            count = math.prod(part.shape)
+            calls.append((part, parts[at : at + count]))
             at += count
-    several = {id(one): one for one in (one.source()[0] for one, _ in made)}
-    _in_threads(Picture.pixels, [(one,) for one in several.values()])
-    _in_threads(_fill, made)
+    sources = {id(one): one for one in (one.source()[0] for one, _ in calls)}
+    _in_threads(Picture.pixels, [(one,) for one in sources.values()])
+    _in_threads(Picture.write, calls)
+    for one, values in new:
+        one.values = values
 
 
-def _fill(picture: Picture, out: torch.Tensor) -> None:
-    if picture.values is not None:
-        out.copy_(picture.values.view(out.shape))
-        return
-    picture.write(out.data_ptr())
-    if out.shape == picture.shape:
-        picture.values = out
+def _memory(picture: Picture) -> torch.Tensor:
+    """Return memory for the values: from NumPy, which gets it in large pages."""
+    count = math.prod(picture.shape) * picture.dtype.itemsize
+    return torch.from_numpy(np.empty(count, np.uint8)).view(picture.dtype).view(picture.shape)
 
 
 def _in_threads(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> None:
@@ -256,36 +300,44 @@ class RecordedImage(LazyTensor):
         values = values.as_strided(view.shape, view.stride(), view.storage_offset())
         return values if out is None else out.copy_(values)
 
-    def box(self) -> tuple[int, int, int, int] | None:
-        """Return the (left, top, width, height) of an image (..., 3, H, W); None if it is none."""
-        view, (height, width) = self.view_, self.picture.size
-        top, left = divmod(int(view.storage_offset()), width)
-        *ones, channels, rows, columns = 0, 0, 0, *view.shape
-        steps = (height * width, width, 1)
-        lies = all(
-            n == 1 or n_step == step
-            for n, n_step, step in zip(view.shape[-3:], view.stride()[-3:], steps, strict=False)
-        )
-        inside = 0 < rows <= height - top and 0 < columns <= width - left
-        known = channels == 3 and set(ones) <= {0, 1} and lies and inside
-        return (left, top, columns, rows) if known and self.picture.patches is None else None
-
     def image(self) -> Picture | None:
         """Return the picture of an image (..., 3, H, W); None if it is none."""
-        box = self.box()
-        if box is None or box[2:] == self.picture.size[::-1]:
-            return box and self.picture
-        if not self.picture.is_bytes:
+        view, picture, at = self.view_, self.picture, int(self.view_.storage_offset())
+        *ones, channels, height, width = 0, *view.shape
+        if channels != 3 or not height or not width or any(one != 1 for one in ones[1:]):
             return None
-        return self.picture.then(Operation("crop", box, "constant"), size=(box[3], box[2]))
+        if isinstance(picture, Album):
+            places = itertools.accumulate(
+                (math.prod(one.shape) for one in picture.parts), initial=0
+            )
+            part = dict(zip(places, picture.parts, strict=False)).get(at)
+            known = part is not None and view.is_contiguous() and part.shape == view.shape[-3:]
+            return part if known else None
+        steps, patches = _steps(picture), picture.patches
+        wanted = zip(view.shape[-3:], view.stride()[-3:], _PLANES, strict=True)
+        if not all(size == 1 or step == steps[axis] for size, step, axis in wanted):
+            return None
+        if patches is not None:
+            number, rest = divmod(at, steps["patch"])
+            return None if rest or patches.size != (height, width) else picture.patch(number)
+        top, left = divmod(at, picture.size[1])
+        inside = top + height <= picture.size[0] and left + width <= picture.size[1]
+        return picture.crop(left, top, height, width) if inside else None
 
     def own(self) -> Picture | None:
         """Return the picture whose memory has this view's values one after the other."""
         view, picture = self.view_, self.picture
-        if view.is_contiguous() and view.numel() == np.prod(picture.shape):
+        if view.is_contiguous() and view.numel() == math.prod(picture.shape):
             return picture
-        patches = None if picture.patches else _patches(view, picture.size)
-        return picture.then(patches=patches) if patches else self.image()
+        if picture.patches is None and not isinstance(picture, Album):
+            patches = _patches(view, picture.size)
+            if patches is not None:
+                return picture.then(patches=patches)
+        if view.dim() < 4:
+            return self.image()
+        images = (RecordedImage.view_of(picture, one) for one in view.flatten(0, -4))
+        parts = [one.image() for one in images]
+        return None if None in parts else Album(cast("list[Picture]", parts))
 
     def _typed_storage(self) -> Any:
         return self.made()._typed_storage()
@@ -342,6 +394,15 @@ def _is_recorded(found: Any) -> bool:
 
 
 # ---- patches
+
+_PLANES: tuple[Axis, ...] = ("channel", "row", "column")
+
+
+def _steps(picture: Picture) -> dict[Axis, int]:
+    """Return how many values lie from one to the next along each axis of a picture."""
+    axes = _PLANES if picture.patches is None else picture.patches.order
+    return dict(zip(axes, torch.empty(picture.shape, device="meta").stride(), strict=True))
+
 
 _Dimensions = list[tuple[int, int]]
 
@@ -412,7 +473,7 @@ def _after(
 ) -> RecordedImage | None:
     """Record what is done to an image, if the core can do it."""
     before = image.image() if _is_recorded(image) else None
-    if before is None or not before.is_bytes or max(size) > _library.LARGEST_SIDE:
+    if before is None or before.table is not None or max(size) > _library.LARGEST_SIDE:
         return None
     made = before.then(*operations, size=size)
     return RecordedImage.view_of(made, (*image.shape[:-3], *made.shape))
@@ -421,6 +482,9 @@ def _after(
 def _pad(
     _: Any, image: RecordedImage, pad: Any, mode: str = "constant", value: float | None = None
 ) -> Any:
+    if not any(pad) and _is_recorded(image):
+        own = image.own()
+        return None if own is None else RecordedImage.view_of(own.then(), image.shape)
     fill = 0.0 if value is None else float(value)
     known = mode == "constant" and fill.is_integer() and 0 <= fill < _LEVELS
     if not known or len(pad) != 4 or min(pad) < 0:
@@ -461,12 +525,12 @@ def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
     if not _is_recorded(image) or not all(map(_is_for_all, (*args, *kwargs.values()))):
         return None
     in_place = func.__name__.endswith("_") and not func.__name__.endswith("__")
-    box, whole = image.box(), (0, 0, *image.picture.size[::-1])
     by_channel = any(map(torch.is_tensor, (*args, *kwargs.values())))
-    if box is None and (by_channel or not image.view_.is_contiguous()):
-        return None
+    whole = image.view_.is_contiguous() and image.view_.numel() == math.prod(image.picture.shape)
     picture = image.picture if in_place else image.own()
-    if picture is None or (in_place and box != whole):
+    if picture is None or (in_place and not whole):
+        return None
+    if by_channel and {(3, *image.shape[-2:])} != {one.shape for one in picture.parts}:
         return None
     before = _BYTES if picture.table is None else picture.table
     table = func(before.clone() if in_place else before, *args, **kwargs)
@@ -479,8 +543,16 @@ def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
         return RecordedImage.view_of(picture.then(table=table), image.shape)
     if before.dtype != table.dtype:
         return None
-    picture.table = table
+    for one in (picture, *picture.parts):
+        one.table = table
     return image
+
+
+def _like(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
+    """Make a tensor of zeros or ones, for which no values are needed."""
+    form = func(image.view_, *args, **kwargs)
+    make: Any = torch.zeros if func is torch.zeros_like else torch.ones
+    return make(form.shape, dtype=form.dtype) if form.is_contiguous() else None
 
 
 def _is_for_all(value: Any) -> bool:
@@ -494,16 +566,17 @@ def _is_for_all(value: Any) -> bool:
 
 
 def _batch(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Make a batch, if it is of recorded images alone."""
-    if dim != 0 or not tensors or not all(map(_is_recorded, tensors)):
+    """Record a batch, if it is of recorded images alone that lie one after the other in it."""
+    if not tensors or not all(map(_is_recorded, tensors)):
         return None
-    shape = func([one.view_ for one in tensors]).shape
     pictures = [one.own() for one in tensors]
-    if None in pictures or len({one.dtype for one in tensors}) > 1:
+    ahead = {side for one in tensors for side in one.shape[:dim]}
+    tables = [_BYTES if one.picture.table is None else one.picture.table for one in tensors]
+    alike = all(one is tables[0] or torch.equal(one, tables[0]) for one in tables)
+    if dim < 0 or not ahead <= {1} or None in pictures or not alike:
         return None
-    made = torch.empty(shape, dtype=tensors[0].dtype)
-    make_all(pictures, made.view(-1))
-    return made
+    parts = [part.then() for one in pictures for part in one.parts]
+    return RecordedImage.view_of(Album(parts), func([one.view_ for one in tensors], dim).shape)
 
 
 _CHANGES = (
@@ -519,11 +592,19 @@ _VIEWS = (
     *(torch.unsqueeze, torch.Tensor.unsqueeze, torch.squeeze, torch.Tensor.squeeze),
     *(torch.permute, torch.Tensor.permute, torch.Tensor.transpose, torch.Tensor.movedim),
     *(torch.Tensor.view, torch.Tensor.expand, torch.Tensor.unflatten, torch.Tensor.__getitem__),
-    *(torch.unbind, torch.Tensor.unbind, torch.split, torch.Tensor.split, torch.Tensor.chunk),
+    *(
+        torch.Tensor.unfold,
+        torch.unbind,
+        torch.Tensor.unbind,
+        torch.split,
+        torch.Tensor.split,
+        torch.Tensor.chunk,
+    ),
 )
 _RECORDED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(_CHANGES, _change),
     **dict.fromkeys((*_VIEWS, *_COPIES), _view),
+    **dict.fromkeys((torch.zeros_like, torch.ones_like), _like),
     functional.pad: _pad,
     functional.interpolate: _interpolate,
     torch.stack: _batch,
