@@ -548,11 +548,10 @@ def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
     return image
 
 
-def _like(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
+def _like(func: Any, image: RecordedImage, *, dtype: torch.dtype | None = None) -> Any:
     """Make a tensor of zeros or ones, for which no values are needed."""
-    form = func(image.view_, *args, **kwargs)
     make: Any = torch.zeros if func is torch.zeros_like else torch.ones
-    return make(form.shape, dtype=form.dtype) if form.is_contiguous() else None
+    return make(image.shape, dtype=dtype or image.dtype)
 
 
 def _is_for_all(value: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus import CORPUS, DATA
 from encoded import with_orientation
 from PIL import Image as PillowImage
 from same import assert_same
@@ -83,6 +84,27 @@ FILES: dict[str, bytes] = {
     "WebP": _saved("RGB", (60, 50), "WEBP"),
     **{f"{mode} PNG": _saved(mode, (83, 50), "PNG") for mode in (*GREY, "RGB", "RGBA", "P")},
 }
+ODD = ("photo", "grey photo", "wide", "RGBA PNG")
+ANY: tuple[dict[str, Any], ...] = (
+    {"do_rescale": False, "do_normalize": False},
+    {"do_resize": False},
+    {"resample": 3},
+    {"resample": 1},
+    {"do_center_crop": True, "crop_size": {"height": 97, "width": 60}},
+    {"do_pad": True},
+    {"do_convert_rgb": False},
+    {"min_pixels": 50_000, "max_pixels": 200_000},
+    {"size": {"height": 96, "width": 160}},
+    {"size": {"shortest_edge": 100, "longest_edge": 300}},
+    {"return_tensors": "np"},
+    {"return_tensors": None},
+    {"disable_grouping": False},
+)
+"""Options of the call, which a class may refuse."""
+if CORPUS != DATA:  # all that there is, for every class
+    _all = [*(CORPUS / "photos").rglob("*.jpg")]
+    FILES |= {one.name: one.read_bytes() for one in sorted(_all)[:: len(_all) // 20 + 1]}
+    ODD = (*FILES,)
 VARIED = ("CLIP", "ViT", "Qwen2VL", "Idefics3", "Siglip2", "LlavaNext", "Sam", "BridgeTower")
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "CLIP, larger crop": ("CLIP", {"crop_size": 333, "size": {"shortest_edge": 225}}),
@@ -130,9 +152,14 @@ def _assert_equal(kind: str, images: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize("kind", _classes())
 def test_every_class_has_its_own_results(kind: str) -> None:
-    """Without a table of models, bit for bit, of photos and of two odd files."""
-    for name in ("photo", "grey photo", "wide", "RGBA PNG"):
-        _assert_equal(kind, lambda name=name: _opened(FILES[name]))
+    """Without a table of models, bit for bit, of photos and of odd files, and with options."""
+    own = getattr(transformers, kind)()
+    ours = accelerated(own)
+    for name in ODD:
+        assert_same(_result(ours, _opened(FILES[name])), _result(own, _opened(FILES[name])), name)
+    for options in ANY if CORPUS != DATA else ANY[:2]:
+        made = _result(ours, _opened(PHOTO), **options)
+        assert_same(made, _result(own, _opened(PHOTO), **options), str(options))
 
 
 @pytest.mark.parametrize("name", FILES)
