@@ -141,12 +141,14 @@ class Picture:
 
     @property
     def _is_for_several(self) -> bool:
-        return len(self.followers) > 1
+        return len({one.operations for one in self.followers}) > 1
 
-    def make(self) -> torch.Tensor:
-        """Return the values, in the picture's shape."""
-        if self.values is None:
-            make_all([self])
+    def shown(self) -> torch.Tensor:
+        """Return the values to somebody who may change them.
+
+        So what is made of them is made before.
+        """
+        make_all([self, *self.followers])
         return cast("torch.Tensor", self.values)
 
     def write(self, out: torch.Tensor) -> None:
@@ -192,10 +194,6 @@ class Picture:
                 begin_with(error, self.file.name)
             raise
         return np.ascontiguousarray(pixels)
-
-    def settle(self) -> None:
-        """Make it, and what is made of it, before somebody changes its values in place."""
-        make_all([self, *self.followers])
 
 
 class Album(Picture):
@@ -295,7 +293,7 @@ class RecordedImage(LazyTensor):
     def made(self, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the tensor with its values; written to `out` if that is given."""
         with torch._C._DisableFuncTorch(), torch.inference_mode(mode=False):
-            values = self.picture.make()
+            values = self.picture.shown()
         view = self.view_
         values = values.as_strided(view.shape, view.stride(), view.storage_offset())
         return values if out is None else out.copy_(values)
@@ -362,15 +360,6 @@ class RecordedImage(LazyTensor):
                 made = None  # other arguments: it is called as written
             if made is not None:
                 return made
-        name = getattr(func, "__name__", "")
-        if (
-            (name.endswith("_") and not name.endswith("__"))
-            or name == "__setitem__"
-            or "out" in kwargs
-        ):
-            for one in (*args, *kwargs.values()):
-                if isinstance(one, RecordedImage):
-                    one.picture.settle()
         return func(*_with_values(args), **_with_values(kwargs))
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
 from collections.abc import Callable
@@ -24,10 +25,11 @@ from torch.nn import functional  # noqa: E402
 from torchvision.transforms.v2 import functional as tv  # noqa: E402
 
 import fastdecode  # noqa: E402
-from fastdecode.transformers import accelerated  # noqa: E402
-from fastdecode.transformers._tensor import RecordedImage  # noqa: E402
+from fastdecode.transformers import _tensor, accelerated  # noqa: E402
+from fastdecode.transformers._tensor import Picture, RecordedImage  # noqa: E402
 
 SAMPLE = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
+MODELS = ("CLIP", "Qwen2VL", "LlavaNext", "Idefics3", "DINOv3ViT", "Siglip2")
 FILTERS = ["bilinear", "bicubic", "lanczos"]
 
 
@@ -97,12 +99,44 @@ def _in_place(data: Any) -> Step:
     return changed
 
 
+def _cut(data: Any) -> Step:
+    """Cut an image into patches, as a processor does, in any order of the axes."""
+    at, order = data.draw(st.integers(0, 3)), data.draw(st.permutations(range(5)))
+    rows, columns, repeats = (data.draw(st.integers(1, 3)) for _ in range(3))
+
+    def cut(made: list[Any]) -> Any:
+        image = made[at % len(made)]
+        *_, height, width = image.shape
+        sizes = (3, rows, height // rows, columns, width // columns)
+        patches = image.reshape(sizes).permute(order).unsqueeze(2)
+        return patches.expand(-1, -1, repeats, -1, -1, -1).reshape(sizes[order[0]], -1)
+
+    return cut
+
+
+def _tiles(data: Any) -> Step:
+    at, side = data.draw(st.integers(0, 3)), data.draw(st.integers(5, 40))
+    which, dim = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 1))
+
+    def tiles(made: list[Any]) -> Any:
+        image = made[at % len(made)][None]
+        squares = image.unfold(2, side, side).unfold(3, side, side).contiguous()
+        frames = squares.view(1, 3, -1, side, side).permute(0, 2, 1, 3, 4)
+        small = tv.resize(image, [side, side], antialias=True)
+        batch = torch.cat((frames, small.unsqueeze(1)), dim=1)
+        return torch.stack([one.float() for one in batch[0]], dim)[which % len(batch[0])]
+
+    return tiles
+
+
 def _other(data: Any) -> Step:
     at = data.draw(st.integers(0, 3))
     others = [
         *(lambda one: one.flip(-1), lambda one: one[0], lambda one: one.unsqueeze(0).squeeze(0)),
         *(lambda one: one.reshape(-1, *one.shape[-3:])[0], lambda one: one[..., ::2, :]),
         *(lambda one: one.clone(), lambda one: one.permute(0, 2, 1), lambda one: one[None]),
+        *(lambda one: one.unbind(-1)[0], lambda one: one.movedim(0, -1), torch.zeros_like),
+        *(lambda one: torch.stack((one, one)), lambda one: one.split(2, -2)[0].bfloat16()),
         *(lambda one: one.to(torch.float64), lambda one: one.view(torch.int8), torch.Tensor.numpy),
     ]
     change = data.draw(st.sampled_from(others))
@@ -117,13 +151,13 @@ def _done(step: Step, made: list[Any]) -> Any:
         return type(error)
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_any_calls_have_the_results_of_a_tensor(data: Any) -> None:
     """Whatever is called, in any order, also on parts of the same memory that are changed."""
     made, wanted = [_recorded()], [torch.from_numpy(fastdecode.decode(PHOTO)).permute(2, 0, 1)]
     wanted = [wanted[0].contiguous()]
-    kinds = (_crop, _resize, _pad, _floats, _in_place, _other)
+    kinds = (_crop, _resize, _pad, _floats, _cut, _tiles, _in_place, _other)
     for make in data.draw(st.lists(st.sampled_from(kinds), max_size=7)):
         step = make(data)
         got, right = _done(step, made), _done(step, wanted)
@@ -139,17 +173,58 @@ def test_any_calls_have_the_results_of_a_tensor(data: Any) -> None:
 
 
 @pytest.mark.parametrize("batch", [torch.stack, torch.cat])
-def test_batches_are_made_in_one_go(batch: Any) -> None:
-    """Of one size and one kind of values; others are made one by one."""
+def test_batches_are_recorded(batch: Any) -> None:
+    """Of pictures of one kind of values, and of parts of pictures; they are made together."""
     size = {"interpolation": tv.InterpolationMode.BICUBIC, "antialias": True}
-    several = [tv.resize(_recorded()[:, 3 * at :], [50, 60], **size).float() for at in range(5)]
-    plain = [one.made() for one in several]
-    fresh = [tv.resize(_recorded()[:, 3 * at :], [50, 60], **size).float() for at in range(5)]
-    if batch is torch.cat:
-        plain, fresh = [one[None] for one in plain], [one[None] for one in fresh]
-    assert_same(batch(fresh), batch(plain))
-    tiles = [fresh[0][..., :20, :], fresh[0][..., 20:40, :]]
-    assert_same(batch(tiles), batch([plain[0][..., :20, :], plain[0][..., 20:40, :]]))
+
+    def several() -> list[Any]:
+        made = [tv.resize(_recorded()[:, 3 * at :], [50, 60], **size).float() for at in range(5)]
+        return [*made, made[0][..., :50, :]]
+
+    fresh, plain = several(), [one.made() for one in several()]
+    made = batch(fresh)
+    assert isinstance(made, RecordedImage)
+    assert all(one.picture.values is None for one in fresh)
+    assert_same(made.sub_(3).made(), batch(plain) - 3)
+    assert_same(fresh[0].made(), plain[0])
+    tiles = [fresh[1][..., :20, :], fresh[1][..., 20:40, :]]
+    assert_same(batch(tiles), batch([plain[1][..., :20, :], plain[1][..., 20:40, :]]))
+
+
+def test_results_hold_no_cycle() -> None:
+    """The memory of a request is given back at once, not when garbage is collected."""
+    processors = [accelerated(getattr(transformers, f"{one}ImageProcessor")()) for one in MODELS]
+    gc.collect()
+    gc.disable()
+    try:
+        for processor in processors:
+            processor([PHOTO, PHOTO], return_tensors="pt")
+        left = [one for one in gc.get_objects() if isinstance(one, Picture)]
+    finally:
+        gc.enable()
+    assert not left
+
+
+@pytest.mark.parametrize("form", [torch.uint8, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["Qwen2VL", "Glm4v", "Siglip2", "HunYuanVL", "Cosmos3Edge"])
+def test_patches_are_written_by_the_core(
+    kind: str, form: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the layout of each model, with a size that is not square, repeated where it asks."""
+    own = getattr(transformers, f"{kind}ImageProcessor")()
+    raw = {"do_rescale": False, "do_normalize": False} if form is torch.uint8 else {}
+    wanted: list[Any] = []
+    right = own(PillowImage.open(io.BytesIO(PHOTO)), return_tensors="pt", **raw)["pixel_values"]
+    stored = _tensor._library.stored
+    monkeypatch.setattr(
+        _tensor._library, "stored", lambda *a, **k: (wanted.append(k), stored(*a, **k))[1]
+    )
+    if form is torch.bfloat16:
+        to = type(own).rescale_and_normalize
+        monkeypatch.setattr(type(own), "rescale_and_normalize", lambda *a: to(*a).to(form))
+    made = accelerated(own)(PHOTO, return_tensors="pt", **raw)["pixel_values"]
+    assert_same(made, right.to(form))
+    assert [one["patches"] is not None for one in wanted] == [True]
 
 
 def test_it_is_an_ordinary_tensor_to_others() -> None:
