@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
+import importlib
 import io
 import json
 import pickle
 import re
-import subprocess
 import sys
 import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from transformers.image_utils import load_image_as_tensor  # noqa: E402
 
 import fastdecode  # noqa: E402
 from fastdecode.errors import FastDecodeError, ImageTooLarge  # noqa: E402
+from fastdecode.torch import fuse  # noqa: E402
 from fastdecode.transformers import accelerated  # noqa: E402
 from fastdecode.transformers._tensor import RecordedImage  # noqa: E402
 
@@ -61,6 +64,8 @@ def _saved(mode: str, size: tuple[int, int], kind: str, **options: Any) -> bytes
         image = PillowImage.fromarray(np.asarray(smooth)[:, :, 0].astype(np.uint16) * 256 + 77)
     else:
         image = smooth if mode == "RGBA" else smooth.convert("RGB").convert(mode)
+    if "transparency" in options:
+        image.paste(0, (0, 0, size[0] // 2, size[1]))
     stream = io.BytesIO()
     image.save(stream, kind, **options)
     return stream.getvalue()
@@ -84,7 +89,7 @@ FILES: dict[str, bytes] = {
     "WebP": _saved("RGB", (60, 50), "WEBP"),
     **{f"{mode} PNG": _saved(mode, (83, 50), "PNG") for mode in (*GREY, "RGB", "RGBA", "P")},
 }
-ODD = ("photo", "grey photo", "wide", "RGBA PNG")
+ODD = ("photo", "grey photo", "wide", "RGBA PNG", "black is transparent")
 ANY: tuple[dict[str, Any], ...] = (
     {"do_rescale": False, "do_normalize": False},
     {"do_resize": False},
@@ -282,6 +287,22 @@ def test_the_auto_classes_know_the_backend(tmp_path: Path) -> None:
     assert auto.from_pretrained(tmp_path, backend="pil").backend == "pil"
 
 
+class OfTheHubConfig(transformers.PreTrainedConfig):
+    """The configuration of a model that transformers does not have."""
+
+    model_type = "of_the_hub"
+
+
+def test_registered_classes_have_the_backend(tmp_path: Path) -> None:
+    """Those that somebody has added to the Auto class, without this backend, before or after."""
+    auto = transformers.AutoImageProcessor
+    auto.register(OfTheHubConfig, image_processor_classes={"torchvision": OfTheHub})
+    OfTheHub().save_pretrained(tmp_path)
+    OfTheHubConfig().save_pretrained(tmp_path)
+    made = auto.from_pretrained(tmp_path, backend="fastdecode")
+    assert (made.backend, isinstance(made, OfTheHub)) == ("fastdecode", True)
+
+
 def test_a_whole_processor(tmp_path: Path) -> None:
     """Of a processor with a tokenizer, the image processor is changed, also by its Auto class."""
     tokenizers = pytest.importorskip("tokenizers")
@@ -330,14 +351,22 @@ def test_what_is_built_otherwise_stays() -> None:
         accelerated(own, num_threads=0)
 
 
-def test_an_older_transformers_is_an_error() -> None:
+def test_an_older_transformers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no backends; the message says what to install."""
-    code = (
-        "import transformers; transformers.__version__ = '4.57.1'; import fastdecode.transformers"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ImportError: fastdecode.transformers needs transformers 5" in run.stderr
-    assert "pip install -U transformers" in run.stderr
+    monkeypatch.setattr(sys.modules["transformers"], "__version__", "4.57.1")
+    monkeypatch.delitem(sys.modules, "fastdecode.transformers")
+    with pytest.raises(
+        ImportError, match=r"needs transformers 5.*\n?.*pip install -U transformers"
+    ):
+        importlib.import_module("fastdecode.transformers")
+
+
+def test_fuse_refuses_a_processor() -> None:
+    """It takes batches, and returns a dictionary: the error says how it is called."""
+    own = transformers.CLIPImageProcessor()
+    for one in (own, accelerated(own)):
+        with pytest.raises(TypeError, match=r"CLIPImageProcessor .*transformers\.accelerated"):
+            fuse(one)
 
 
 def test_large_and_damaged_files(tmp_path: Path) -> None:
@@ -356,3 +385,32 @@ def test_large_and_damaged_files(tmp_path: Path) -> None:
         accelerated(ours)([large, cut])
     with pytest.raises(Exception, match=r"no image|cannot identify"):
         accelerated(ours)(b"no image")
+    bomb = bytearray(large.read_bytes())
+    bomb[16:24] = (60_000).to_bytes(4, "big") * 2
+    bomb[29:33] = zlib.crc32(bomb[12:29]).to_bytes(4, "big")
+    with pytest.raises(ImageTooLarge, match="60000 x 60000"):
+        accelerated(transformers.CLIPImageProcessor())(bytes(bomb))
+
+
+def test_a_server_goes_on() -> None:
+    """After calls that fail or that nobody waits for; and its memory stays as it is."""
+    ours = accelerated(transformers.CLIPImageProcessor(), num_threads=2)
+    wanted = _result(ours, [PHOTO] * 4)
+
+    async def abandoned() -> None:
+        work = asyncio.get_running_loop().run_in_executor(None, _result, ours, [PHOTO] * 9)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(work, 0)
+
+    def used() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    for requests in (20, 80):
+        before = used()
+        for _ in range(requests):
+            ours([PHOTO, FILES["RGB PNG"]], return_tensors="pt")
+    assert used() < before + 20_000_000
+    asyncio.run(abandoned())
+    with pytest.raises((FastDecodeError, OSError)):
+        ours([PHOTO, PHOTO[:-3000] + PHOTO[-2:], PHOTO])
+    assert_same(_result(ours, [PHOTO] * 4), wanted)
