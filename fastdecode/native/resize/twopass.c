@@ -121,6 +121,26 @@ static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i) {
     axis->count[i] = count;
 }
 
+/* Where the pixels begin that are the results, each with a weight of 1 and no others; -1 if one is not. */
+static int32_t unchanged_from(const fd_pillow_axis *axis, int32_t results) {
+    int32_t from = -1;
+
+    for (int32_t i = 0; i < results; i++) {
+        const int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
+        int32_t at = -1;
+        for (int32_t k = 0; k < axis->count[i]; k++) {
+            if (weights[k] == 1 << FD_WEIGHT_BITS)
+                at = axis->first[i] + k - i;
+            else if (weights[k] != 0)
+                return -1;
+        }
+        if (at < 0 || (i > 0 && at != from))
+            return -1;
+        from = at;
+    }
+    return from;
+}
+
 static int prepare(fd_pillow_axis *axis, const fd_span *span) {
     double scale = span->side / span->canvas;
     double support = FILTERS[span->filter].support * (scale < 1.0 ? 1.0 : scale);
@@ -148,6 +168,7 @@ static int prepare(fd_pillow_axis *axis, const fd_span *span) {
     }
     for (int32_t i = 0; i < span->count; i++)
         axis->first[i] -= axis->begin;
+    axis->same = unchanged_from(axis, span->count);
     return FD_OK;
 }
 
@@ -196,7 +217,19 @@ static void blend_rows(uint8_t *out, const fd_twopass *twopass, int32_t i) {
     const fd_pillow_axis *down = &twopass->down;
     const uint8_t *const *rows = twopass->recent + down->first[i] % down->most;
 
-    fd_kernels_now()->blend_rows(out, rows, twopass->stride, down, i);
+    if (down->same >= 0)
+        memcpy(out, twopass->recent[(down->same + i) % down->most], twopass->stride);
+    else
+        fd_kernels_now()->blend_rows(out, rows, twopass->stride, down, i);
+}
+
+static void resize_row(uint8_t *out, const uint8_t *row, const fd_twopass *twopass) {
+    const fd_pillow_axis *across = &twopass->across;
+
+    if (across->same >= 0)
+        memcpy(out, row + 4 * (size_t)across->same, 4 * (size_t)twopass->width);
+    else
+        fd_kernels_now()->resize_row(out, row, across, twopass->width);
 }
 
 static void take_row(void *state, int32_t y, const uint8_t *pixels) {
@@ -206,7 +239,7 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
 
     if (!twopass->rows_first) {
         uint8_t *row = twopass->ring + (size_t)place * twopass->stride;
-        fd_kernels_now()->resize_row(row, pixels, &twopass->across, twopass->width);
+        resize_row(row, pixels, twopass);
         pixels = row;
     }
     twopass->recent[place] = twopass->recent[place + down->most] = pixels;
@@ -216,8 +249,7 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
         uint8_t *out = twopass->rows_first ? twopass->blended : twopass->out;
         blend_rows(out, twopass, i);
         if (twopass->rows_first)
-            fd_kernels_now()->resize_row(twopass->out, twopass->blended, &twopass->across,
-                                         twopass->width);
+            resize_row(twopass->out, twopass->blended, twopass);
         twopass->emit(twopass->state, i, twopass->out);
     }
 }

@@ -18,6 +18,7 @@ enum {
 typedef struct fd_pillow_axis {
     int32_t begin, end; /* source pixels that have a weight; first[i] is counted from `begin` */
     int32_t most, stride, bits;
+    int32_t same; /* result i is pixel i + `same`, unchanged; -1: it is not */
     int32_t *first, *count, *weights;
     int16_t *parts;
     double *exact; /* of one result */
