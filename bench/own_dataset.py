@@ -117,6 +117,22 @@ class _Arrays(_Photos):
         return self.transform(image=self.open(self.files[index]))["image"], index
 
 
+class _ArraysWithMasks(_Arrays):
+    """The same, with their masks."""
+
+    def __getitem__(self, index: int) -> Any:
+        mask = self.read_mask(str(_mask_of(self.files[index], self.masks)))
+        return tuple(self.transform(image=self.open(self.files[index]), mask=mask).values())
+
+    def __init__(self, name: str, *rest: Any) -> None:
+        import cv2
+
+        super().__init__(name, *rest)
+        grey: Any = {"written": cv2.imread, "open": fastdecode.imread}.get(name)
+        flag = cv2.IMREAD_GRAYSCALE
+        self.read_mask = fastdecode.open if grey is None else partial(grey, flags=flag)
+
+
 def _mask_of(file: str, masks: Path) -> Path:
     return masks / Path(file).with_suffix(".png").name
 
@@ -211,6 +227,10 @@ def _others() -> dict[str, _Way]:
             *(_Arrays, _albumentations),
             [albumentations.Resize(256, 256), *augmented],
         ),
+        "albumentations-mask": (
+            *(_ArraysWithMasks, _albumentations),
+            [albumentations.RandomResizedCrop((224, 224)), flipped, bright],
+        ),
     }
     return {name: _Way(*way) for name, way in ways.items()}
 
@@ -225,7 +245,7 @@ def _dataset(name: str, recipe: str, files: Sequence[str], masks: Path) -> Any:
 
 def _differs(name: str, recipe: str, files: Sequence[str], masks: Path) -> float | None:
     """Return the largest difference from the images as written, in levels."""
-    if name == "folder" or _pipelines()[recipe].dataset is _Arrays:
+    if name == "folder" or issubclass(_pipelines()[recipe].dataset, _Arrays):
         return None  # their draws are others
     largest = 0.0
     ours, theirs = (_dataset(one, recipe, files, masks) for one in (name, "written"))

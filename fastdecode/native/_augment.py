@@ -423,6 +423,15 @@ def fold(operations: Any, width: int, height: int) -> tuple[CoreResize, Any]:
     return made, _first(some, left) if left else ()
 
 
+def resized_by(operations: Any, width: int, height: int) -> tuple[int, int] | None:
+    """Return the (width, height) of an image after operations; None if they are not possible."""
+    size = ffi.new(_NUMBERS, [width, height])
+    for at in range(len(operations)):
+        if not lib.fd_resized_by(operations + at, size, size + 1):
+            return None
+    return size[0], size[1]
+
+
 def as_operations(operations: Iterable[Any]) -> Any:
     """Return operations as an ``fd_operation[]``; some may have been in one before."""
     fields = [_operation_fields(o) if isinstance(o, Operation) else o for o in operations]

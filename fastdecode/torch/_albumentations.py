@@ -45,7 +45,7 @@ from fastdecode.torch._unchanged import is_unchanged
 _PACKAGE = "albumentations"
 _LEVELS = 255.0
 _LARGEST_KERNEL = 255  # of blur.c
-_LARGEST_SQUARE, _LARGEST_MEDIAN, _MOST_TILES, _LARGEST_SIGMA = 63, 15, 64, 500
+LARGEST_SQUARE, LARGEST_MEDIAN, MOST_TILES, _LARGEST_SIGMA = 63, 15, 64, 500
 _MOST_CASES = 64
 _PIPELINES = ("Compose", "Sequential")
 
@@ -111,22 +111,32 @@ def as_transform(transform: Any) -> Any:
 
 
 def is_known(transform: Any) -> bool:
+    """Return whether an object is albumentations' own, and makes nothing but an image."""
+    return is_own_class(transform) and not vars(transform).get("processors")
+
+
+def is_own_class(transform: Any) -> bool:
     """Return whether an object is albumentations' own, and does what its class does."""
     if not is_of_albumentations(transform):
         return False
     own = vars(transform)
     replaced = any(callable(getattr(type(transform), name, None)) for name in own)
-    # Those before 2.0 have the first one; what has the others returns more than the image's result.
-    special = ("always_apply", "processors", "replay_mode", "deterministic")
+    # Those before 2.0 have the first one; the others are of pipelines that are replayed.
+    special = ("always_apply", "replay_mode", "deterministic")
     changed = replaced or not is_unchanged(transform)
     return not (changed or any(own.get(name) for name in special))
+
+
+def holds_functions(transform: Any) -> bool:
+    """Return whether a transform was given a function of the user's."""
+    return any(map(callable, vars(transform).values()))
 
 
 def is_its_own(transform: Any) -> bool:
     """Return whether a transform, and all that it holds, is albumentations' own code."""
     held = vars(transform).get("transforms") or ()
-    functions = any(map(callable, vars(transform).values()))
-    return is_known(transform) and not functions and all(map(is_its_own, held))
+    own = is_known(transform) and not holds_functions(transform)
+    return own and all(map(is_its_own, held))
 
 
 def steps_of(transform: OfImage) -> list[OfImage]:
@@ -200,9 +210,9 @@ def _program(transform: Any, size: Size, *, certain: bool = False) -> Program:
 # ---- parts ----
 
 _Maker: TypeAlias = Callable[[Any, Size], Program]
-_RESIZES: Mapping[int, Resampling] = {0: "nearest", 1: "linear", 3: "area", 5: "linear"}
-_WARPS: Mapping[int, Filter] = {0: "nearest", 1: "bilinear", 3: "bilinear"}
-_BORDERS: Mapping[int, Padding] = {0: "constant", 1: "edge", 2: "symmetric", 4: "reflect"}
+RESIZES: Mapping[int, Resampling] = {0: "nearest", 1: "linear", 3: "area", 5: "linear"}
+WARPS: Mapping[int, Filter] = {0: "nearest", 1: "bilinear", 3: "bilinear"}
+BORDERS: Mapping[int, Padding] = {0: "constant", 1: "edge", 2: "symmetric", 4: "reflect"}
 """By OpenCV's numbers, which its INTER_ and BORDER_ names have."""
 
 
@@ -210,7 +220,7 @@ def _operation(kind: Kind, *value: float, **how: Any) -> Operation:
     return Operation(kind, value, library="opencv", **how)
 
 
-def _fill(fill: Any) -> tuple[int, int, int]:
+def levels(fill: Any) -> tuple[int, int, int]:
     """Return the three levels of a `fill`."""
     levels = list(fill) if isinstance(fill, (list, tuple)) else [fill] * 3
     if len(levels) != 3 or not all(0 <= one <= _LEVELS and one == int(one) for one in levels):
@@ -234,7 +244,7 @@ def _whole_numbers(limits: Sequence[float]) -> range:
 
 def _resizing(transform: Any) -> tuple[Resampling, float]:
     """Return the filter, and 1 if that becomes INTER_AREA where the image shrinks."""
-    return _RESIZES[transform.interpolation], float(transform.area_for_downscale is not None)
+    return RESIZES[transform.interpolation], float(transform.area_for_downscale is not None)
 
 
 def _resize_to(transform: Any, height: int, width: int) -> Program:
@@ -291,8 +301,8 @@ _POSITIONS: Mapping[str, tuple[float, float]] = {
 def _pad_if_needed(transform: Any, _: Size) -> Program:
     return padded_to(
         (transform.min_height or 0, transform.min_width or 0),
-        _BORDERS[transform.border_mode],
-        _fill(transform.fill),
+        BORDERS[transform.border_mode],
+        levels(transform.fill),
         multiples=(transform.pad_height_divisor or 0, transform.pad_width_divisor or 0),
         before=_POSITIONS[transform.position],
     )
@@ -302,7 +312,7 @@ def _pad(transform: Any, _: Size) -> Program:
     given = transform.padding
     sides = list(given) if isinstance(given, (list, tuple)) else [given]
     left, top, right, bottom = (sides * 4)[:4]
-    how = {"filter": _BORDERS[transform.border_mode], "fill": _fill(transform.fill)}
+    how = {"filter": BORDERS[transform.border_mode], "fill": levels(transform.fill)}
     return do(_operation("pad", left, top, right, bottom, **how))
 
 
@@ -310,7 +320,7 @@ def _padded_crop(transform: Any, crop: Program) -> Program:
     """Return a crop, after the padding that it may need."""
     if not transform.pad_if_needed:
         return crop
-    how = _BORDERS[transform.border_mode], _fill(transform.fill)
+    how = BORDERS[transform.border_mode], levels(transform.fill)
     size, before = (transform.height, transform.width), _POSITIONS[transform.pad_position]
     return group("sequence", [padded_to(size, *how, before=before), crop])
 
@@ -345,12 +355,12 @@ def _always(program: Program) -> _Maker:
 
 def _warp(transform: Any, *draws: Draw) -> Program:
     """Return an affine transformation of which some numbers are drawn."""
-    border = float(list(_PADDINGS).index(_BORDERS[transform.border_mode]))
-    how = {"filter": _WARPS[transform.interpolation], "fill": _fill(transform.fill)}
+    border = float(list(PADDINGS).index(BORDERS[transform.border_mode]))
+    how = {"filter": WARPS[transform.interpolation], "fill": levels(transform.fill)}
     return do(_operation("affine", 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, border, **how), *draws)
 
 
-_PADDINGS: tuple[Padding, ...] = ("constant", "edge", "reflect", "symmetric")
+PADDINGS: tuple[Padding, ...] = ("constant", "edge", "reflect", "symmetric")
 
 
 def _rotate(transform: Any, _: Size) -> Program:
@@ -379,7 +389,7 @@ def _affine(transform: Any, _: Size) -> Program:
 
 
 def _bent(kind: Kind, transform: Any, *value: float, draws: Sequence[Draw] = ()) -> Program:
-    border = float(list(_PADDINGS).index(_BORDERS[transform.border_mode]))
+    border = float(list(PADDINGS).index(BORDERS[transform.border_mode]))
     numbers = (*value, *[0.0] * (7 - len(value)), border)
     return do(_operation(kind, *numbers, **_first_filled(transform)), *draws)
 
@@ -387,8 +397,8 @@ def _bent(kind: Kind, transform: Any, *value: float, draws: Sequence[Draw] = ())
 def _first_filled(transform: Any) -> dict[str, Any]:
     """Return how a transform interpolates and fills: OpenCV takes one number for red alone."""
     fill = transform.fill
-    levels = fill if isinstance(fill, (list, tuple)) else [fill, 0, 0]
-    return {"filter": _WARPS[transform.interpolation], "fill": _fill(levels)}
+    given = fill if isinstance(fill, (list, tuple)) else [fill, 0, 0]
+    return {"filter": WARPS[transform.interpolation], "fill": levels(given)}
 
 
 def _optical(transform: Any, _: Size) -> Program:
@@ -398,7 +408,7 @@ def _optical(transform: Any, _: Size) -> Program:
 
 def _grid(transform: Any, size: Size) -> Program:
     steps, (low, high) = int(transform.num_steps), transform.distort_limit
-    if not 1 <= steps <= _MOST_TILES or steps > min(size or (steps,)):
+    if not 1 <= steps <= MOST_TILES or steps > min(size or (steps,)):
         raise Unsupported("such a grid is not done in the core")
     return _bent("grid", transform, steps, low, high - low, transform.normalized)
 
@@ -460,7 +470,7 @@ def _channel_dropout(transform: Any, _: Size) -> Program:
     low, high = transform.channel_drop_range
     if high >= 3:
         raise Unsupported("albumentations drops no more than two channels")
-    fill = float(_fill(transform.fill)[0])
+    fill = float(levels(transform.fill)[0])
 
     def without(dropped: Sequence[int]) -> Program:
         factors, summands = [0.0 if c in dropped else 1.0 for c in range(3)], [0.0] * 3
@@ -562,22 +572,22 @@ def _square(
 
 
 def _box_blur(transform: Any, _: Size) -> Program:
-    return _square("mean_blur", _LARGEST_SQUARE, transform, 0.0, 0.0, 0.0, 0.0, 1.0)
+    return _square("mean_blur", LARGEST_SQUARE, transform, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 def _median_blur(transform: Any, _: Size) -> Program:
-    return _square("median", _LARGEST_MEDIAN, transform)
+    return _square("median", LARGEST_MEDIAN, transform)
 
 
 def _motion_blur(transform: Any, _: Size) -> Program:
     draws = [_drawn(1, transform.angle_range), _drawn(2, transform.direction_range)]
     draws += [_drawn(at, (-1.0, 1.0)) for at in (3, 4) if transform.allow_shifted]
-    return _square("mean_blur", _LARGEST_SQUARE, transform, draws=draws)
+    return _square("mean_blur", LARGEST_SQUARE, transform, draws=draws)
 
 
 def _clahe(transform: Any, _: Size) -> Program:
     columns, rows = transform.tile_grid_size
-    if not 1 <= min(columns, rows) <= max(columns, rows) <= _MOST_TILES:
+    if not 1 <= min(columns, rows) <= max(columns, rows) <= MOST_TILES:
         raise Unsupported("so many tiles are not done in the core")
     return do(_operation("clahe", 1.0, columns, rows), _drawn(0, transform.clip_limit))
 
@@ -594,7 +604,7 @@ def _dropout(transform: Any, _: Size) -> Program:
     heights, widths = transform.hole_height_range, transform.hole_width_range
     shares, counts = heights[1] < 1, _whole_numbers(transform.num_holes_range)
     limits = [*widths, *heights] if shares else map(int, (*widths, *heights))
-    fill = _operation("fill", *map(float, limits), fill=_fill(transform.fill))
+    fill = _operation("fill", *map(float, limits), fill=levels(transform.fill))
     hole = Program([Step("hole", operation=fill, picks=shares)])
     return group("choice", [group("sequence", [hole] * count) for count in counts])
 

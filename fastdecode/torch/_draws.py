@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from fastdecode.native._augment import NOTHING, Impossible, Operation, Program, Step, do
-from fastdecode.torch._programs import Maker, Policy, Size, Unsupported, size_after
+from fastdecode.torch._programs import OWN, Maker, Policy, Size, Unsupported, size_after
 from fastdecode.torch.transforms._random_crop import Drawing
 
 Draw: TypeAlias = Callable[[Drawing], Any]
@@ -237,7 +237,7 @@ def _blur(part: PipelinePart) -> Draw:
         value = to.add(program).operation.value
         value[1] = value[2] = to.uniform(*transform.sigma)
 
-    return draw_radius if transform.kernel_size is None else draw
+    return draw_radius if type(transform).__module__.startswith(OWN) else draw
 
 
 def _rotation(part: PipelinePart) -> Draw:

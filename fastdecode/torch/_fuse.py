@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +14,8 @@ from PIL import Image as PillowImage
 from fastdecode._buffers import without_row
 from fastdecode._decode.lazy import encoded, unmade
 from fastdecode.geometry import Geometry
-from fastdecode.native._augment import Impossible
 from fastdecode.torch._albumentations import as_transform, is_of_albumentations
+from fastdecode.torch._albumentations_calls import Calls, with_arrays
 from fastdecode.torch._joint import JointPlan, compile_joint
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._plan import Plan, compile_pipeline, uncompiled
@@ -94,6 +93,7 @@ class Fused(EncodedTransform):
                 made = compile_pipeline(self._source, self._options)
                 self._seen = Snapshot(self._source)
                 self.__dict__.pop("_joint", None)
+                self.__dict__.pop("_calls", None)
                 known = isinstance(made, Plan)
                 self._follow(made if known else uncompiled(self._source, self._options))
         return self.plan
@@ -166,53 +166,44 @@ def _is_decoded(data: Any) -> bool:
 
 
 class FusedByName(Fused):
-    """A pipeline of albumentations, which takes its image, and what belongs to it, by name."""
+    """A pipeline of albumentations, which takes images, and what belongs to them, by name."""
 
     def __call__(self, *data: Any, **named: Any) -> Any:
-        """Return what the pipeline does, a dictionary; images of Pillow's are taken for arrays.
+        """Return what the pipeline does, a dictionary.
 
-        An image that `fastdecode.open` has opened is made by the core if it comes alone. All draws
-        follow from one number of torch's global generator, or from the pipeline's own generator if
-        that has been given a seed.
+        Images that `fastdecode.open` has opened are made by the core, with what albumentations
+        draws; other images of Pillow's are taken for arrays. Without a seed of the pipeline's own,
+        its generators follow from torch's global one.
         """
         if data:
             return super().__call__(*data, **named)
-        plan, pipeline = self.renew(), self._source
-        whole = not plan.steps and not vars(pipeline).get("save_applied_params")
-        if named.keys() == {"image"} and whole:
-            with suppress(Impossible):
-                made = plan.of_drawn(named["image"], self._seed)
-                if made is not None:
-                    return {"image": _as_array(made)}  # a pipeline of no steps makes no tensor
-        if not self._has_seed and hasattr(pipeline, "set_random_state"):  # from albumentations 2 on
+        self.renew()
+        pipeline = self._source
+        if self._seeds_each_call:
             # Its own generators are the same in all worker processes, and again in each epoch.
-            seed = self._seed()
+            seed = TorchDraws().below(2**63 - 1)
             in_python = random.Random(seed)  # noqa: S311
             pipeline.set_random_state(np.random.default_rng(seed), in_python)
-        return pipeline(**{name: _as_arrays(one) for name, one in named.items()})
+        if self._calls is not None:
+            return self._calls(named)
+        return pipeline(**{name: with_arrays(one) for name, one in named.items()})
+
+    @cached_property
+    def _calls(self) -> Calls | None:
+        """What is called; None before version 2."""
+        return Calls(self._source) if self._is_of_version_2 else None
+
+    def __repr__(self) -> str:
+        lines = self.plan.lines() if self._calls is None else self._calls.lines()
+        return "\n".join(["Fused(", *(f"  {line}" for line in lines), ")"])
 
     @property
-    def _has_seed(self) -> bool:
-        return getattr(self._source, "seed", None) is not None
+    def _is_of_version_2(self) -> bool:
+        return hasattr(self._source, "set_random_state")
 
-    def _seed(self) -> int:
-        if not self._has_seed:
-            return TorchDraws().below(2**63 - 1)
-        return int(self._source.random_generator.integers(2**63 - 1))
-
-
-def _as_arrays(found: Any) -> Any:
-    """Return an image as an array, and a list of masks as one of arrays; all else as it is."""
-    if isinstance(found, (list, tuple)) and any(isinstance(one, _IMAGE) for one in found):
-        return type(found)(map(_as_array, found))
-    return _as_array(found)
-
-
-def _as_array(found: Any) -> Any:
-    return np.array(found) if isinstance(found, _IMAGE) else found
-
-
-_IMAGE = PillowImage.Image
+    @property
+    def _seeds_each_call(self) -> bool:
+        return self._is_of_version_2 and getattr(self._source, "seed", None) is None
 
 
 def fuse(
@@ -274,10 +265,10 @@ def fuse(
     Of v2 the result also takes targets, as the pipeline does, and does to them the same: to an
     image of `fastdecode.open` with one target, in whatever structure, without its pixels.
 
-    Of albumentations the core does what it does in a `Loader`, if the image comes alone, by its
-    name, and from `fastdecode.open`; with masks, boxes or keypoints, albumentations runs. The draws
-    are distributed as albumentations', and follow from the ``seed`` of the Compose, or else from
-    torch's global generator.
+    Of albumentations the result takes images, masks, boxes and keypoints by name, as the pipeline
+    does, which draws by itself. Of an image from `fastdecode.open` the core does what was drawn,
+    within a level; a step that it does not do gets the pixels. The draws follow from the ``seed``
+    of the Compose, or else from torch's global generator.
 
     From the first step on that is neither, the pipeline runs as written. That step gets the same
     input as without `fuse`: a Pillow image, or a contiguous tensor.

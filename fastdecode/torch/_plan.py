@@ -325,18 +325,6 @@ class Plan(EncodedTransform):
             return None
         return recipe if may_be_of(self.image) else None
 
-    def of_drawn(self, image: Any, draw: Callable[[], int]) -> Any:
-        """Return the result for an image that is not decoded yet, with a seed that is drawn.
-
-        None if the image is another one; nothing is drawn then.
-        """
-        if unmade(image) is None:
-            return None
-        generator = SampleGenerator("cpu").manual_seed(draw())
-        made = self.record(image, generator)
-        data = encoded(image) if made is None else None
-        return made if data is None else self._do(data, generator)[0]
-
     # ---- saying what is done where ----
 
     def lines(self) -> list[str]:

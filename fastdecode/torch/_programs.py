@@ -494,9 +494,7 @@ _LARGEST_KERNEL = 255  # of blur.c
 
 
 def gaussian_blur(blur: Any, size: Size) -> Program:
-    """Return the program of torchvision's blur, or of DINO's, which only this package's can be."""
-    if blur.kernel_size is None:
-        return _softened(blur.radius_min, blur.radius_max, float(blur.p))
+    """Return the program of torchvision's blur."""
     across, down = blur.kernel_size
     if max(across, down) > _LARGEST_KERNEL:
         raise Unsupported(f"a kernel of more than {_LARGEST_KERNEL} pixels is not done in the core")
@@ -504,6 +502,11 @@ def gaussian_blur(blur: Any, size: Size) -> Program:
         raise Unsupported("the kernel of the blur is larger than the image")
     low, high = blur.sigma
     return do(Operation("blur", (across, low, low, down)), Draw(1, low, high - low, copied=2))
+
+
+def pillow_blur(blur: Any, _: Size) -> Program:
+    """Return the program of this package's blur, which is DINO's."""
+    return _softened(blur.radius_min, blur.radius_max, float(blur.p))
 
 
 def _from_middle(center: Any, size: Size) -> tuple[float, ...]:
@@ -954,5 +957,3 @@ POLICIES: Mapping[str, Maker] = {
     "TrivialAugmentWide": trivial_augment,
 }
 """They do some of both."""
-
-OPERATIONS: Mapping[str, Maker] = {**CROPS, **SHIFTS, **MOVES, **COLOURS, **POLICIES}

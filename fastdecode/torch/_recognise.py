@@ -45,7 +45,7 @@ from fastdecode.torch._programs import (
 from fastdecode.torch._unchanged import is_unchanged
 from fastdecode.torch._user_code import belongs_to
 from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
-from fastdecode.torch.transforms.containers import Compose
+from fastdecode.torch.transforms.compose import Compose
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
 _V1 = "torchvision.transforms.transforms"
@@ -92,10 +92,9 @@ def row_of(part: Any) -> Row | None:
 
 
 def _module(part: Any) -> str:
-    """Return the module of a part's class; v2's for those of this package that are alike."""
-    module, name = type(part).__module__, type(part).__qualname__
-    alike = module.startswith(OWN) and (module, name) not in TABLE
-    return _V2 if alike or module.startswith(_V2) else module
+    """Return the module of a part's class; of v2 the package."""
+    module = type(part).__module__
+    return _V2 if module.startswith(_V2) else module
 
 
 def flatten(transform: Any) -> Iterator[Any]:
@@ -779,6 +778,9 @@ TABLE: dict[tuple[str, str], Row] = {
         (f"{OWN}crops",),
         dict.fromkeys(("RandomResizedCrop", "Resize", "ResizeCenterCrop"), _OF_BYTES),
     ),
+    (f"{OWN}blur", "GaussianBlur"): Row(_augment, programs.pillow_blur, in_place=True, linear=True),
+    (f"{OWN}compose", "Compose"): Row(make=_compose, parts="transforms"),
+    (f"{OWN}compose", "ToTensor"): _converts(_to_tensor),
     **_rows(
         (f"{OWN}multimodal",),
         dict.fromkeys(("PadToSquare", "SmartResize"), _moves(programs.as_it_says)),

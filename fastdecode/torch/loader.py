@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +21,6 @@ from torch.utils.data.dataloader import _InfiniteConstantSampler
 from fastdecode._arguments import check_names, is_int
 from fastdecode._system.process import ForkLock
 from fastdecode.torch._errors import SKIPPED
-from fastdecode.torch._loader import accelerate
 from fastdecode.torch._loader.arguments import (
     BatchWay,
     DataLoaderOptions,
@@ -255,7 +253,6 @@ class Loader:
         self._shuffle = bool(shuffle)
         self._position = Position()
         self._begun = False  # as long as it is, the next iterator begins at that position
-        self._skipped_batches = 0
         self._told_length: int | None = None
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
         self._lock = ForkLock()
@@ -319,7 +316,6 @@ class Loader:
 
     def _set_up(self) -> None:
         """Create what belongs to this process and cannot be copied or pickled."""
-        accelerate.teach(self)
         self._workers: ThreadWorkers | ProcessWorkers | StreamHere
         if self.workers:
             self._workers = ProcessWorkers(
@@ -406,7 +402,6 @@ class Loader:
     @property
     def batch_sampler(self) -> Any:
         """The caller's batch sampler, or torch's BatchSampler over `sampler`."""
-        accelerate.teach(self)  # it may have been imported since the loader was made
         if self._given.batches:
             return self._given.sampler
         if self._singly:
@@ -464,10 +459,9 @@ class Loader:
         way = self._way()
         position = Position(self._position.epoch + 1) if self._begun else self._position
         position = self._at_callers_epoch(position)
-        position = replace(position, batch=max(position.batch, self._skipped_batches))
         sharding = self._sharding
         order, place = position.begin(sharding, self._given)
-        self._position, self._begun, self._skipped_batches = position.at(order, place), True, 0
+        self._position, self._begun = position.at(order, place), True
         self.skipped = 0
         delivery = self._delivery
         ahead += self._workers.ahead(sharding.batch_size if self._given.sampler is None else 0)
@@ -531,19 +525,6 @@ class Loader:
             self._start_at(Position(int(epoch)))
         self._given.resume_counting()
 
-    def _has_made(self, batches: Any) -> bool:
-        """Return whether an object is what `batch_sampler` has returned."""
-        given = self._given.sampler
-        if self._given.batches:
-            return batches is given
-        sampler = getattr(batches, "sampler", None)
-        return getattr(sampler, "_loader", None) is self if given is None else sampler is given
-
-    def _skip(self, batches: int) -> Self:
-        """Leave out the first batches of the epoch that starts next; return the loader."""
-        self._skipped_batches = int(batches)
-        return self
-
     def state_dict(self) -> dict[str, Any]:
         """Return the loader's position as a dict of plain values, even in mid-epoch.
 
@@ -570,13 +551,8 @@ class Loader:
 
     def _later_state(self) -> Callable[[], dict[str, Any]]:
         """Return what makes the state of this moment, also later: making it may take time."""
-        position, skipped = self._at_callers_epoch(self._position), self._skipped_batches
-
-        def state() -> dict[str, Any]:
-            made = position.state(self._settings(), self._given)
-            return {**made, "batch": max(made["batch"], skipped)}
-
-        return state
+        position = self._at_callers_epoch(self._position)
+        return lambda: position.state(self._settings(), self._given)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next ``iter(loader)`` return exactly the remaining batches of the epoch.

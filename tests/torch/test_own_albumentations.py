@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from fastdecode.torch._user_code import seed_global_generators
 A = pytest.importorskip("albumentations")
 ToTensorV2 = pytest.importorskip("albumentations.pytorch").ToTensorV2
 
-pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+pytestmark = pytest.mark.filterwarnings(
+    *PROCESS_WARNINGS, "ignore:Got processor for", "ignore:ShiftScaleRotate is a special case"
+)
 
 LEVEL = 1.01 / 255 / 0.22  # of what A.Normalize returns
 
@@ -87,18 +90,135 @@ def test_without_a_tensor_at_the_end_it_is_an_array(folder: Path) -> None:
         assert made.flags.writeable
 
 
-def test_what_comes_with_an_image_gets_its_geometry(folder: Path) -> None:
-    """A mask, boxes and labels go through albumentations' own code, with the image as an array."""
+BY_THE_CORE = {
+    "affine": lambda: [A.Affine((0.7, 1.3), (-0.2, 0.2), rotate=(-40, 40), shear=(-9, 9), p=1)],
+    "blur": lambda: [A.Blur(p=1)],
+    "channel dropout": lambda: [A.ChannelDropout(fill=9, p=1)],
+    "channel shuffle": lambda: [A.ChannelShuffle(p=1)],
+    "clahe": lambda: [A.CLAHE(p=1)],
+    "coarse dropout": lambda: [A.CoarseDropout(fill=(1, 2, 3), p=1)],
+    "crop": lambda: [A.Crop(3, 5, 30, 40)],
+    "crop and pad": lambda: [A.CenterCrop(70, 40, pad_if_needed=True, fill=7)],
+    "d4": lambda: [A.D4(p=1)],
+    "equalize": lambda: [A.Equalize(p=1)],
+    "from borders": lambda: [A.RandomCropFromBorders(p=1)],
+    "gamma": lambda: [A.RandomGamma(p=1)],
+    "grey": lambda: [A.ToGray(p=1)],
+    "grid dropout": lambda: [A.GridDropout(holes_number_xy=(3, 2), p=1)],
+    "hue": lambda: [A.HueSaturationValue(p=1)],
+    "invert": lambda: [A.InvertImg(p=1)],
+    "jitter": lambda: [A.ColorJitter(p=1)],
+    "longest": lambda: [A.LongestMaxSize(40)],
+    "median": lambda: [A.MedianBlur(p=1)],
+    "pad": lambda: [A.Pad((1, 2, 3, 4), border_mode=4)],
+    "pad if needed": lambda: [A.PadIfNeeded(70, 90, position="random", border_mode=1)],
+    "posterize": lambda: [A.Posterize(p=1)],
+    "random crop": lambda: [A.RandomCrop(20, 70, pad_if_needed=True, border_mode=2)],
+    "rotate": lambda: [A.Rotate(border_mode=4, p=1)],
+    "rotate and crop": lambda: [A.Rotate(crop_border=True, p=1)],
+    "quarters": lambda: [A.RandomRotate90(p=1), A.Transpose(), A.VerticalFlip()],
+    "safe box crop": lambda: [A.RandomSizedBBoxSafeCrop(30, 30)],
+    "safe rotate": lambda: [A.SafeRotate(p=1)],
+    "scale": lambda: [A.RandomScale(0.3, p=1)],
+    "shift": lambda: [A.ShiftScaleRotate(fill=200, p=1)],
+    "sized crop": lambda: [A.RandomSizedCrop((10, 40), (20, 20))],
+    "smallest by area": lambda: [A.SmallestMaxSize(20, area_for_downscale="image")],
+    "solarize": lambda: [A.Solarize(p=1)],
+    "symmetry": lambda: [A.SquareSymmetry(p=1), A.HorizontalFlip(p=1)],
+    "choice": lambda: [A.OneOf([A.HorizontalFlip(), A.Sequential([A.Transpose(p=1)])], p=0.9)],
+    "either": lambda: [A.OneOrOther(A.HorizontalFlip(p=1), A.Transpose(p=1))],
+    "nested": lambda: [A.Compose([A.SomeOf([A.Transpose(), A.VerticalFlip()], n=1)], p=0.8)],
+    "order": lambda: [A.RandomOrder([A.Transpose(), A.CenterCrop(20, 30)], n=2)],
+}
+"""Steps that are recorded, each with its albumentations' options."""
+
+BY_ALBUMENTATIONS = {
+    "cubic": lambda: [A.Resize(20, 30, interpolation=2), A.Rotate(interpolation=2, p=1)],
+    "fit": lambda: [A.Affine(rotate=(9, 40), fit_output=True, p=1)],
+    "function": lambda: [A.Lambda(image=inverted, p=1)],
+    "noise": lambda: [A.GaussNoise(p=1), A.GaussianBlur(p=1), A.ElasticTransform(p=1)],
+    "of the mean": lambda: [A.RandomBrightnessContrast(brightness_by_max=False, p=1)],
+    "one's own": lambda: [Brightest(p=1)],
+    "random fill": lambda: [A.CoarseDropout(fill="random", p=1)],
+    "rain": lambda: [A.RandomRain(p=1), A.ImageCompression(p=1), A.Perspective(p=1)],
+    "stain": lambda: [A.HEStain("macenko", p=1)],
+    "too many tiles": lambda: [A.Posterize([(1, 2), (3, 4), (5, 6)], p=1)],
+}
+"""Steps that get the pixels, or look at them before they draw."""
+
+
+class Brightest(A.ImageOnlyTransform):
+    """A step of one's own that looks at the image."""
+
+    def get_params_dependent_on_data(self, params: Any, data: Any) -> Any:
+        assert type(data["image"]) is np.ndarray
+        return {"most": int(data["image"].max())}
+
+    def apply(self, img: Any, most: int = 0, **_: Any) -> Any:
+        return most - img
+
+
+@pytest.mark.parametrize(
+    "then", [[], [A.RandomBrightnessContrast(p=1), A.Normalize(), ToTensorV2()]]
+)
+@pytest.mark.parametrize("name", [*BY_THE_CORE, *BY_ALBUMENTATIONS])
+def test_what_comes_with_an_image_gets_its_geometry(folder: Path, name: str, then: Any) -> None:
+    """All draws are albumentations' own, so masks, boxes, labels and points are equal."""
+    steps = (BY_THE_CORE | BY_ALBUMENTATIONS)[name]
     boxes = A.BboxParams("pascal_voc", label_fields=["labels"], min_visibility=0.2)
-    named = {"bboxes": [[3, 4, 40, 30], [0, 0, 2, 2]], "labels": ["cat", "dog"]}
-    pipeline = A.Compose(drawn(), bbox_params=boxes, seed=5)
-    again = A.Compose(drawn(), bbox_params=boxes, seed=5)
     path, mask = folder / "2.jpg", folder / "2.png"
+    found = []
+    for opened in (False, True):
+        how = {"bbox_params": boxes, "keypoint_params": A.KeypointParams("xy"), "seed": 5}
+        pipeline = A.Compose([*steps(), *then], additional_targets={"other": "image"}, **how)
+        read: Any = fastdecode.open if opened else lambda one: np.array(Image.open(one))
+        made: dict[str, Any] = {"image": read(path), "other": read(path), "mask": read(mask)}
+        made |= {"masks": [read(mask)], "keypoints": [(4, 5), (30, 8)], "name": "cat"}
+        made |= {"bboxes": [[3, 4, 40, 30], [0, 0, 2, 2]], "labels": ["cat", "dog"]}
+        transform = fuse(pipeline) if opened else pipeline
+        made = transform(**made)
+        images = [made.pop("image"), made.pop("other")]
+        found.append((images, made))
 
-    made = fuse(pipeline)(image=fastdecode.open(path), mask=fastdecode.open(mask), **named)
+    (expected, beside), (images, ours) = found
+    assert_same(ours, beside)
+    if then and name in BY_THE_CORE:
+        assert all(map(_is_recorded, images))
+    for one, other in zip(images, expected, strict=True):
+        assert_same(one, other, within=3 * (LEVEL if then else 1))
 
-    expected = again(image=_array(path), mask=np.asarray(Image.open(mask)), **named)
-    assert_same(made, expected)
+
+def test_a_pipeline_that_was_called_is_pickled(folder: Path) -> None:
+    """As for worker processes that are spawned, which go on with its seed."""
+    fused = fuse(A.Compose([*drawn(), *end()], seed=3))
+    image = fastdecode.open(folder / "0.jpg").convert("RGB")
+    fused(image=image)
+    again = pickle.loads(pickle.dumps(fused))
+    assert_same(again(image=image), fused(image=image))
+
+
+def test_boxes_are_looked_at_after_each_step(folder: Path) -> None:
+    """As albumentations does it, which leaves out those that a crop has cut away."""
+    boxes = A.BboxParams("yolo", check_each_transform=True, min_area=100)
+    steps = [A.CenterCrop(30, 30), A.Resize(90, 90), *end()]
+    named: Any = {"bboxes": [[0.5, 0.5, 0.1, 0.1], [0.5, 0.5, 0.9, 0.9]]}
+
+    made = fuse(A.Compose(steps, bbox_params=boxes))(
+        image=fastdecode.open(folder / "0.jpg"), **named
+    )
+
+    expected = A.Compose(steps, bbox_params=boxes)(image=_array(folder / "0.jpg"), **named)
+    assert len(expected["bboxes"]) == 1
+    assert_same(made["bboxes"], expected["bboxes"])
+
+
+def test_a_class_of_albumentations_that_was_patched_is_called(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known of it any more."""
+    monkeypatch.setattr(A.Resize, "apply", lambda _self, img, **_: img[:5, :6])
+    made = fuse(A.Compose([A.Resize(20, 30)]))(image=fastdecode.open(folder / "0.jpg"))
+    assert made["image"].shape == (5, 6, 3)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +241,8 @@ def test_any_pipeline_of_albumentations_takes_an_opened_image(folder: Path, pipe
     made, expected = fused(image=fastdecode.open(path)), pipeline()(image=_array(path))
 
     assert made.keys() == expected.keys()
+    names = [[name for name, _ in one.get("applied_transforms", ())] for one in (made, expected)]
+    assert names[0] == names[1]
     assert_same(made["image"], expected["image"], within=1)
     # An array goes through albumentations' code.
     assert_same(fused(image=_array(path))["image"], expected["image"])

@@ -22,17 +22,22 @@ from torch_reference import PHOTOS
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, fuse
 from fastdecode.torch.transforms import (
-    CenterCrop,
-    ColorJitter,
     Compose,
     Normalize,
+    RandomResizedCrop,
+    Resize,
+    ToTensor,
+)
+
+pytest.importorskip("torchvision")
+
+from torchvision.transforms import (
+    CenterCrop,
+    ColorJitter,
     PILToTensor,
     RandomApply,
     RandomHorizontalFlip,
     RandomPerspective,
-    RandomResizedCrop,
-    Resize,
-    ToTensor,
 )
 
 native_core()

@@ -35,12 +35,11 @@ from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
 from fastdecode.torch import Views, _recognise
-from fastdecode.torch import transforms as own
 from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch.transforms import (
+    Compose,
     EncodedTransform,
     GaussianBlur,
-    ImageTransform,
     LetterBox,
     Normalize,
     OpenCVResize,
@@ -48,6 +47,7 @@ from fastdecode.torch.transforms import (
     Resize,
     SmartResize,
 )
+from fastdecode.torch.transforms.images import ImageTransform
 
 pytest.importorskip("torchvision")
 pytest.importorskip("timm")
@@ -305,7 +305,8 @@ def _made(name: str, m: Any) -> Any:
         return None
 
 
-LIBRARIES = {"v1": v1, "v2": v2, "own": own}
+LIBRARIES = {"v1": v1, "v2": v2}
+OURS = (EncodedTransform, GaussianBlur, ImageTransform)
 NAMES = [name for name in STEPS if any(_made(name, m) for m in LIBRARIES.values())]
 HOLDERS = ["Compose", "Sequential", "RandomApply", "RandomChoice", "RandomOrder"]
 HOW_HELD = [*HOLDERS, "RandomApply 0", "RandomApply 0.5"]
@@ -323,7 +324,7 @@ def parts(names: Iterable[str], *, held: bool = False) -> st.SearchStrategy[Part
 
 
 def _part(name: str, library: str) -> Part:
-    made = (_made(name, m) for m in (LIBRARIES[library], v2, own))
+    made = (_made(name, m) for m in (LIBRARIES[library], v2))
     return Part(next(one for one in made if one is not None), name)
 
 
@@ -576,8 +577,8 @@ def _change(part: Any, how: str) -> None:
 def _composed(pipeline: Sequence[Part]) -> Any:
     """Return a Compose: this package's, where one of its crops might begin it."""
     parts = [part.transform for part in pipeline]
-    ours = any(isinstance(one, (EncodedTransform, ImageTransform)) for one in parts)
-    return own.Compose(parts) if ours else v1.Compose(parts)
+    ours = any(isinstance(one, OURS) for one in parts)
+    return Compose(parts) if ours else v1.Compose(parts)
 
 
 def _compare(pipeline: list[Part], at: int, seed: int, **options: Any) -> None:

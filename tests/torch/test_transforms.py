@@ -19,6 +19,7 @@ from encoded import with_orientation
 from forged import tiff
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from loading import SeededLoader, Sources
 from PIL import Image
 from random_transforms import WITHOUT_SHRINKING, transforms
 from same import assert_same
@@ -28,14 +29,17 @@ from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe
 from fastdecode.testing import encode
 from fastdecode.torch import Views
 from fastdecode.torch.transforms import (
+    Compose,
     EncodedTransform,
     GaussianBlur,
+    LetterBox,
     Normalize,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
+    ToTensor,
 )
 
 EXACT: dict[str, Any] = {"dtype": torch.uint8, "quality": "exact"}
@@ -483,3 +487,38 @@ def test_wrong_arguments_are_refused(kind: Any, name: str, options: dict[str, An
     """A transform checks its arguments when it is created; the error names the wrong one."""
     with pytest.raises(ValueError, match=rf"\b{name}\b"):
         kind(**options)
+
+
+def test_a_crop_with_a_mean_is_one_in_a_pipeline() -> None:
+    """It makes floats in a Loader and of an image as it does of a file."""
+    crop = Resize((36, 44), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), flip=1.0)
+    file = PHOTOS[0].read_bytes()
+    dataset = Sources(file, transform=Compose([crop]))
+    with SeededLoader(dataset, 1, threads=0) as loader:
+        (batch,) = [images for images, _ in loader]
+
+    assert_same(batch[0], crop(file))
+    assert torch.allclose(Compose([crop])(file), crop(file), atol=1.01 / 255 / 0.2)
+
+
+def test_a_pipeline_needs_no_torchvision() -> None:
+    """A Loader does all of it in the core; what is called with a file is the same."""
+    steps = [LetterBox((40, 50)), Resize((36, 44)), ToTensor(), Normalize((0.4,) * 3, (0.2,) * 3)]
+    pipeline = Compose(steps)
+    files = [photo.read_bytes() for photo in PHOTOS[:3]]
+    dataset = Sources(*files, transform=pipeline)
+    with SeededLoader(dataset, 3, threads=2) as loader:
+        (batch,) = [images for images, _ in loader]
+
+    assert dataset.isolated
+    for made, file in zip(batch, files, strict=True):
+        assert_same(made, pipeline(file), within=1.01 / 255 / 0.2)
+    assert repr(pipeline).splitlines()[:2] == ["Compose(", f"    {steps[0]!r}"]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "1", "I", "F"])
+def test_to_tensor_is_torchvisions(mode: str) -> None:
+    """For each mode of Pillow's."""
+    v1 = pytest.importorskip("torchvision.transforms")
+    image = Image.open(PHOTOS[0]).convert("L").convert(mode)
+    assert_same(ToTensor()(image), v1.ToTensor()(image))

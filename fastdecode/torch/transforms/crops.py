@@ -29,8 +29,7 @@ from fastdecode.torch.transforms.base import (
     check_size_pair,
     is_number,
 )
-from fastdecode.torch.transforms.conversions import as_tensor
-from fastdecode.torch.transforms.images import AnyMode, is_image, transformed
+from fastdecode.torch.transforms.images import AnyMode, as_tensor, is_image, transformed
 from fastdecode.torch.transforms.normalize import IMAGENET_MEAN, IMAGENET_STD
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class _Crop(Recipe):
     def _transformed(self, data: Any, **options: Unpack[TransformOptions]) -> Any:
         if not is_image(data):
             return super()._transformed(data, **options)
-        made = transformed(data, lambda _: as_it_says(self, None))
+        made = transformed(data, as_it_says(self, None))
         if self.normalize is None:
             return made
         tensor = isinstance(made, torch.Tensor)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from fastdecode._arguments import is_int
-from fastdecode.native._augment import Program, in_multiples, squared
-from fastdecode.torch.transforms.images import ImageTransform, pixels_of
+from fastdecode.native._augment import in_multiples, squared
+from fastdecode.torch.transforms.images import ImageTransform
 
 _LEVELS = 255
 _CHANNELS = 3
@@ -50,17 +48,7 @@ class SmartResize(ImageTransform):
                 f"larger one, not {factor!r}, {min_pixels!r} and {max_pixels!r}"
             )
         self.factor, self.min_pixels, self.max_pixels = numbers
-        self.program = in_multiples(factor, (min_pixels, max_pixels), "bicubic")
-
-    def __call__(self, image: Any) -> Any:
-        """Return the resized image; a tensor of bytes has Pillow's pixels as well."""
-        if not isinstance(image, torch.Tensor) or image.is_floating_point():
-            return super().__call__(image)
-        made = torch.from_numpy(super().__call__(pixels_of(image)))
-        return made.permute(2, 0, 1).contiguous().as_subclass(type(image))
-
-    def _draw(self, _: tuple[int, int]) -> Program:
-        return self.program
+        super().__init__(in_multiples(factor, (min_pixels, max_pixels), "bicubic"))
 
     def __repr__(self) -> str:
         limits = f"min_pixels={self.min_pixels}, max_pixels={self.max_pixels}"
@@ -95,10 +83,7 @@ class PadToSquare(ImageTransform):
             raise ValueError(f"fill must be one level from 0 to 255, or three, not {fill!r}")
         red, green, blue = map(int, levels)
         self.fill = red, green, blue
-        self.program = squared(self.fill)
-
-    def _draw(self, _: tuple[int, int]) -> Program:
-        return self.program
+        super().__init__(squared(self.fill))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(fill={self.fill})"

@@ -49,9 +49,6 @@ class OpenCVResize(ImageTransform):
         else:
             self.program = fitted((self.size, self.size), interpolation, covers=True)
 
-    def _draw(self, _: tuple[int, int]) -> Program:
-        return self.program
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size}, interpolation={self.interpolation!r})"
 
