@@ -36,8 +36,8 @@ if int(transformers.__version__.split(".")[0]) < _OLDEST:
         f"{transformers.__version__} is installed: pip install -U transformers"
     )
 
+from fastdecode.transformers._picture import ProcessorSettings  # noqa: E402
 from fastdecode.transformers._processor import accelerated_class  # noqa: E402
-from fastdecode.transformers._tensor import ProcessorSettings  # noqa: E402
 
 __all__ = ["accelerated"]
 

@@ -27,13 +27,8 @@ from fastdecode._pixels import seen_size
 from fastdecode.errors import FastDecodeError, begin_with
 from fastdecode.native import _library
 from fastdecode.native._augment import Operation
-from fastdecode.transformers._tensor import (
-    Picture,
-    ProcessorSettings,
-    RecordedImage,
-    RgbFile,
-    with_values,
-)
+from fastdecode.transformers._picture import Picture, ProcessorSettings, RgbFile
+from fastdecode.transformers._tensor import RecordedImage, with_values
 
 _UNREAD = (JpegImageFile, PngImageFile)
 

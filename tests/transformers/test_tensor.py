@@ -26,7 +26,8 @@ from torchvision.transforms.v2 import functional as tv  # noqa: E402
 
 import fastdecode  # noqa: E402
 from fastdecode.transformers import _tensor, accelerated  # noqa: E402
-from fastdecode.transformers._tensor import Picture, RecordedImage  # noqa: E402
+from fastdecode.transformers._picture import Picture  # noqa: E402
+from fastdecode.transformers._tensor import RecordedImage  # noqa: E402
 
 SAMPLE = Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg"
 MODELS = ("CLIP", "Qwen2VL", "LlavaNext", "Idefics3", "DINOv3ViT", "Siglip2")
@@ -187,6 +188,13 @@ def test_batches_are_recorded(batch: Any) -> None:
     assert all(one.picture.values is None for one in fresh)
     assert_same(made.sub_(3).made(), batch(plain) - 3)
     assert_same(fresh[0].made(), plain[0])
+    image, copy_ = _recorded(), _recorded().made()
+    pairs = [
+        batch([one.reshape(3, 3, 30, -1).permute(1, 0, 2, 3).reshape(3, -1)] * 2)
+        for one in (image, copy_)
+    ]
+    image.add_(1)  # of which the patches are copies
+    assert_same(pairs[0].made(), pairs[1])
     tiles = [fresh[1][..., :20, :], fresh[1][..., 20:40, :]]
     assert_same(batch(tiles), batch([plain[1][..., :20, :], plain[1][..., 20:40, :]]))
 
