@@ -135,6 +135,10 @@ def _throughput(model: str, files: list[bytes], rounds: int) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     with context.Pool(2, initializer=_begin) as pool:
 
+        def few() -> None:
+            for at in range(0, len(files), 2):
+                ours(files[at : at + 2], return_tensors="pt")
+
         def timed(work: Callable[[], Any]) -> bench.Figures:
             start = time.perf_counter()
             work()
@@ -143,7 +147,7 @@ def _throughput(model: str, files: list[bytes], rounds: int) -> dict[str, Any]:
         halves = [(model, files[::2]), (model, files[1::2])]
         turns = bench.take_turns(
             {
-                "fastdecode": lambda: timed(lambda: ours(files, return_tensors="pt")),
+                "fastdecode": lambda: timed(few),
                 "torchvision": lambda: timed(lambda: pool.starmap(_by_transformers, halves, 1)),
             },
             rounds,

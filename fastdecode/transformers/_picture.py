@@ -35,7 +35,10 @@ class RgbFile(NamedTuple):
     """An RGB image in a file."""
 
     data: bytes
-    """What was in the file when it was opened: it may be another one when the pixels are made."""
+    """What was in the file when it was opened: it may be another one when the pixels are made.
+
+    It is empty if Pillow decodes.
+    """
     name: str
     """The path, for errors; empty if there is none."""
     sides: tuple[int, int]
@@ -152,7 +155,8 @@ class Picture:
         rows = source.pixels() if source is not self else self.rows
         if rows is None:
             resize, rest = _planned(operations, self.file.sides, self.size)
-            if resize and _library.decode_resized(self.file.data, resize, form, out, rest):
+            data = self.file.data
+            if data and resize and _library.decode_resized(data, resize, form, out, rest):
                 return
             rows = self._decoded()
         resize, rest = _planned(operations, (rows.shape[1], rows.shape[0]), self.size)

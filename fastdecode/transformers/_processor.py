@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from PIL import Image as PillowImage
+from PIL import ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from transformers.image_processing_backends import TorchvisionBackend
-from transformers.image_utils import load_image_as_tensor
 
 from fastdecode import _formats
 from fastdecode._buffers import as_buffer
@@ -142,7 +142,8 @@ def _fetched(source: Any, options: ProcessorSettings, other: Any) -> Any:
             return RecordedImage.view_of(picture)
         if isinstance(source, (str, os.PathLike)):
             return other(os.fspath(source))
-        return load_image_as_tensor(PillowImage.open(io.BytesIO(data)))
+        image = ImageOps.exif_transpose(PillowImage.open(io.BytesIO(data)))
+        return RecordedImage.view_of(_of_pixels(image.convert("RGB"), options))
     except Exception as error:
         if name and error.args and name not in str(error.args[0]):
             begin_with(error, name)
@@ -196,23 +197,27 @@ def _unread(
     known = image.mode == "RGB" or (to_rgb and image.mode == "L")
     if not known or (to_rgb and alpha):
         return None
-    opened: PillowImage.Image | None
+    opened: PillowImage.Image | None = None
     if isinstance(image, lazy.LazyImage):
         opened = image
     elif type(image) in _UNREAD and core_may_decode(None):
         opened = _reopened(image)
-    else:
-        return None
-    if opened is None:
-        return None
-    found = lazy.unmade(opened.convert("RGB") if image.mode == "L" else opened)
+    found = None
+    if opened is not None:
+        found = lazy.unmade(opened.convert("RGB") if image.mode == "L" else opened)
     if found is None:
-        return None
+        return _of_pixels(image, options)
     sides, reopen = found.sides, found.reopen
     file = RgbFile(
         found.data, found.name, sides, lambda: np.asarray(reopen().convert("RGB")), options
     )
     return _after(Picture(file, sides[::-1]), found.done, image.size)
+
+
+def _of_pixels(image: PillowImage.Image, options: ProcessorSettings, name: str = "") -> Picture:
+    """Return an image that Pillow decodes, or has decoded."""
+    file = RgbFile(b"", name, image.size, lambda: np.asarray(image.convert("RGB")), options)
+    return Picture(file, image.size[::-1])
 
 
 def _after(picture: Picture, done: list[Any], size: tuple[int, int]) -> Picture:
