@@ -33,6 +33,7 @@ measure() { # a script, and the name of its result if that differs, then what el
 declare -A epochs=([px500]=5 [hd1080]=3 [mp12plus]=3) rounds=([px500]=7 [hd1080]=3 [mp12plus]=2)
 declare -A few=([px500]=40 [hd1080]=12 [mp12plus]=4)
 measure recipes recipes "$photos/px500" --rounds 5 --limit 640
+measure processors processors "$photos/hd1080" --many
 measure own_dataset own_dataset "$photos/px500" --only all
 for size in px500 hd1080 mp12plus; do
     measure pipeline "pipeline_$size" "$photos/$size" --epochs "${epochs[$size]}"

@@ -84,6 +84,7 @@ _MODULES = {
     "stores": (),
     "testing": ("pytest",),
     "torch": ("torch",),
+    "transformers": ("transformers", "torchvision"),
     "types": (),
 }
 

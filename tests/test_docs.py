@@ -44,6 +44,7 @@ _NEEDED = {
     "fastdecode.native": "",
     "fastdecode.samples": "",
     "fastdecode.testing": "",
+    "fastdecode.transformers": "transformers",
 }
 """What users import from, and which library the examples need."""
 
@@ -314,7 +315,7 @@ def _described() -> dict[str, str]:
 @pytest.mark.parametrize("page", _REFERENCE, ids=_name)
 def test_the_reference_is_that_of_the_docstrings(page: Path) -> None:
     """Each page shows the docstrings, and the help of the commands, as they are now."""
-    for library in ("torch", "ray.data"):
+    for library in ("torch", "ray.data", "transformers"):
         pytest.importorskip(library)
     if page.stem == "commands" and sys.version_info >= (3, 13):
         pytest.skip("from Python 3.13 on, argparse lays its help out in another way")

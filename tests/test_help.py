@@ -23,6 +23,7 @@ MODULES = {
     "fastdecode.testing": "",
     "fastdecode.torch": "torch",
     "fastdecode.torch.transforms": "torch",
+    "fastdecode.transformers": "transformers",
 }
 """What users import from, and the library that it needs."""
 

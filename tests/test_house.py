@@ -37,6 +37,7 @@ _LAYERS = (
     ("_decode",),
     ("gpu", "stores", "cli"),
     ("testing", "torch", "packing", "ray"),
+    ("transformers",),
     ("measure",),
     ("bench", "__main__"),
 )

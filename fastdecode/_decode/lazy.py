@@ -584,6 +584,8 @@ class Unmade(NamedTuple):
     """The (width, height) of the file."""
     done: list[_Operation]
     """Each operation of the core that has been done to it."""
+    reopen: Callable[[], PillowImage.Image]
+    """Returns Pillow's own image of the file."""
 
 
 def unmade(image: object) -> Unmade | None:
@@ -594,7 +596,7 @@ def unmade(image: object) -> Unmade | None:
     done = [_operations_of(step) for step in image._steps]
     if file.reduce != 1 or file.stored.mode != "RGB" or [] in done:
         return None
-    return Unmade(file.data, file.name, file.size, [*itertools.chain(*done)])
+    return Unmade(file.data, file.name, file.size, [*itertools.chain(*done)], file.reopen)
 
 
 def _operations_of(step: _Remembered) -> list[_Operation]:
@@ -623,6 +625,11 @@ _TURNS = {
     PillowImage.Transpose.TRANSPOSE: _turns(90, "turn_over"),
     PillowImage.Transpose.TRANSVERSE: _turns(90, "mirror"),
 }
+
+
+def upright(orientation: int) -> list[_Operation]:
+    """Return the operations of the core that undo an EXIF orientation."""
+    return next((_TURNS[way] for way, one in _ORIENTATIONS.items() if one == orientation), [])
 
 
 def open(fp: Any, mode: Literal["r"] = "r", formats: Any = None) -> PillowImage.Image:

@@ -30,10 +30,11 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 Filter: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
 Resampling: TypeAlias = Literal[
-    "own", "bilinear", "bicubic", "lanczos", "hamming", "box", "linear", "area", "nearest"
-]
-"""How an image is resized: the core's own bilinear filter, one of Pillow's, or OpenCV's
-INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
+    "own", "bilinear", "bicubic", "lanczos", "hamming", "box",
+    "torch_bilinear", "torch_bicubic", "torch_lanczos", "linear", "area", "nearest",
+]  # fmt: skip
+"""How an image is resized: the core's own bilinear filter, one of Pillow's or of torch's for
+bytes, or OpenCV's INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filter``."""
 Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
@@ -237,16 +238,11 @@ def resized_to(
     filter: Resampling,
     max_size: int | None = None,
     library: Library = "pillow",
-    *,
-    rounds: bool = False,
 ) -> Program:
-    """Return a program that resizes to (height, width), or to a shorter side, as torchvision.
-
-    DETR's processors, which limit the longer side, round the shorter one.
-    """
+    """Return a program that resizes to (height, width), or to a shorter side, as torchvision."""
     if isinstance(size, tuple):
         return do(Operation("resize", (size[1], size[0]), filter, library=library))
-    to = Operation("resize", (size or 0, 0, max_size or 0, rounds), filter, library=library)
+    to = Operation("resize", (size or 0, 0, max_size or 0), filter, library=library)
     return Program([Step("scale", operation=to)])
 
 

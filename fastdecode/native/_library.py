@@ -8,12 +8,13 @@ import os
 import struct
 import threading
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+from weakref import WeakKeyDictionary
 
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 from fastdecode.types import Color
@@ -104,6 +105,48 @@ class CoreResize(NamedTuple):
     height: int
     flip: bool
     filter: int = 0
+
+
+Axis: TypeAlias = Literal["patch", "channel", "repeat", "row", "column"]
+
+
+class Patches(NamedTuple):
+    """How a result is cut into patches: an array whose axes are in this order, the outermost first.
+
+    `size` is the (height, width) of a patch, in pixels. The patches come row by row or, with
+    `merge`, in squares of `merge` by `merge` of them, row by row in each square. Each value is
+    stored `repeats` times.
+    """
+
+    size: tuple[int, int]
+    merge: int = 1
+    repeats: int = 1
+    order: tuple[Axis, ...] = ("patch", "channel", "repeat", "row", "column")
+
+    def shape(self, size: tuple[int, int], channels: int = 3) -> tuple[int, ...]:
+        """Return the shape of the patches of a result of this (height, width), in pixels.
+
+        Raises ValueError if it cannot be cut into whole squares of patches.
+        """
+        rows, columns = (side // part for side, part in zip(size, self.size, strict=True))
+        if (rows * self.size[0], columns * self.size[1]) != size or (
+            rows % self.merge or columns % self.merge
+        ):
+            squares = " x ".join(str(side * self.merge) for side in self.size)
+            raise ValueError(
+                f"{size[0]} x {size[1]} pixels cannot be cut into squares of {squares}: resize the "
+                "image to multiples of that"
+            )
+        sides = rows * columns, channels, self.repeats, *self.size
+        counts = dict(zip(get_args(Axis), sides, strict=True))
+        return tuple(counts[axis] for axis in self.order)
+
+    def core(self) -> dict[str, Any]:
+        """Return the members of ``fd_patches``."""
+        height, width = self.size
+        order = [get_args(Axis).index(axis) for axis in self.order]
+        sizes = {"width": width, "height": height, "merge": self.merge, "repeats": self.repeats}
+        return {**sizes, "order": order}
 
 
 class _PerThread(threading.local):
@@ -220,22 +263,41 @@ def resize_pixels(
     return status == 0
 
 
-@cache
+@lru_cache(maxsize=256)
 def stored(
     affine: tuple[Sequence[float], Sequence[float]] | None,
     *,
     channels_first: bool,
     channels: int = 3,
+    dtype: Literal["uint8", "float32", "bfloat16"] | None = None,
+    table: bytes | None = None,
+    patches: Patches | None = None,
 ) -> Any:
     """Return an ``fd_pixels *``, which says how to store pixels. It is cached: do not change it.
 
-    `affine` is (scale, bias), 3 floats each, for ``value * scale + bias`` as float32; None stores
-    the bytes themselves. `channels_first` means (3, height, width), else (height, width, 3). Of
-    `channels`, 1 is the red one.
+    `affine` is (scale, bias), 3 floats each, for ``value * scale + bias`` as float32; or `table`
+    are the float32 numbers for the values 0 to 255 of each channel. Without either the bytes
+    themselves are stored. `channels_first` means (3, height, width), else (height, width, 3),
+    unless the result is cut into `patches`. Of `channels`, 1 is the red one.
     """
-    kind = {"dtype": lib.FD_UINT8 if affine is None else lib.FD_FLOAT32, "channels": channels}
-    values = {} if affine is None else {"scale": affine[0], "bias": affine[1]}
-    return ffi.new("fd_pixels *", {**kind, "channels_first": channels_first, **values})
+    dtype = dtype or ("uint8" if affine is None and table is None else "float32")
+    members = {
+        "dtype": getattr(lib, f"FD_{dtype.upper()}"),
+        "channels": channels,
+        "channels_first": channels_first,
+    }
+    if affine is not None:
+        members |= {"scale": affine[0], "bias": affine[1]}
+    if patches is not None:
+        members["patches"] = patches.core()
+    made = ffi.new("fd_pixels *", members)
+    if table is not None:
+        made.table = _tables[made] = ffi.from_buffer("float[768]", table)
+    return made
+
+
+_tables: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""What these structs only point to."""
 
 
 def message() -> str:

@@ -70,11 +70,16 @@ class Headers(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What is done to an image of this size: the bytes of an ``fd_operation[]``."""
+    """What is done to an image of this size: the bytes of an ``fd_operation[]``.
+
+    A result may have an address of its own, `out`, and then has this `size` (height, width).
+    """
 
     width: int
     height: int
     operations: bytes
+    out: int = 0
+    size: tuple[int, int] = (0, 0)
 
 
 def _drawn(draws: Sequence[Any]) -> tuple[Any, Any, Any]:
@@ -83,12 +88,13 @@ def _drawn(draws: Sequence[Any]) -> tuple[Any, Any, Any]:
         return ffi.from_buffer("uint64_t[]", array("Q", draws)), ffi.NULL, None
     size, kept = ffi.sizeof("fd_operation"), []
     recorded = ffi.new("fd_recorded[]", len(draws))
-    for at, (width, height, operations) in enumerate(draws):
+    for at, (width, height, operations, out, made) in enumerate(draws):
         held = ffi.from_buffer("fd_operation[]", operations)
         kept.append(held)
         one = recorded[at]
         one.width, one.height, one.count = width, height, len(operations) // size
-        one.operations = held
+        one.operations, one.out = held, ffi.cast("void *", out)
+        one.out_height, one.out_width = made
     return ffi.NULL, recorded, kept
 
 
@@ -137,7 +143,8 @@ class Items:
         """Read files and headers, and make the samples that the core can plan itself.
 
         The random draws of an item follow from its seed, an unsigned number of 64 bits, or are
-        recorded. `recipe` is an ``fd_recipe *``; `pixels`, `out` and `stride` are as for `resize`.
+        recorded. `recipe` is an ``fd_recipe *``; `pixels`, `out` and `stride` are as for `resize`;
+        `out` may be 0 if all recorded ones have addresses of their own.
         Return two lists of items: those that were made, and those that were read and that the core
         leaves to others. All others failed.
         """

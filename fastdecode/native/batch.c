@@ -120,6 +120,8 @@ static void plan_sample(const job *at, size_t i, worker *self, int32_t *count) {
     if (item->wanted) {
         item->resized = 1;
         item->out = at->out == NULL ? NULL : at->out + (ptrdiff_t)i * at->stride;
+        if (at->seeds == NULL && at->recorded[i].out != NULL)
+            item->out = at->recorded[i].out;
     }
 }
 

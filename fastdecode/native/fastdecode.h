@@ -41,7 +41,7 @@ typedef enum {
  * of them, and an index of a palette in one byte. */
 typedef enum { FD_L = 1, FD_RGB, FD_RGBA, FD_STORED } fd_layout;
 
-typedef enum { FD_UINT8 = 1, FD_FLOAT32 } fd_dtype;
+typedef enum { FD_UINT8 = 1, FD_FLOAT32, FD_BFLOAT16 } fd_dtype;
 
 #define FD_MESSAGE 200
 
@@ -122,7 +122,7 @@ typedef struct {
 } fd_request;
 
 /* How a box is resized: with the core's own filter, a triangle whose result is rounded once, as are
- * OpenCV's; or with the result of one of Pillow's filters, byte by byte. */
+ * OpenCV's; or with the result of one of Pillow's or torch's filters, byte by byte. */
 typedef enum {
     FD_FILTER_OWN = 0,
     FD_FILTER_TRIANGLE, /* Pillow's BILINEAR */
@@ -130,6 +130,9 @@ typedef enum {
     FD_FILTER_LANCZOS,
     FD_FILTER_HAMMING,
     FD_FILTER_BOX,
+    FD_FILTER_TORCH_TRIANGLE, /* torch's antialiased "bilinear" of bytes, and its two others */
+    FD_FILTER_TORCH_CUBIC,
+    FD_FILTER_TORCH_LANCZOS,
     FD_FILTER_LINEAR, /* OpenCV's INTER_LINEAR, which is not antialiased */
     FD_FILTER_AREA, /* its INTER_AREA */
     FD_FILTER_NEAREST /* of FD_RESIZE alone */
@@ -146,14 +149,30 @@ typedef struct {
     int32_t filter; /* fd_resize_filter */
 } fd_resize;
 
+/* The axes of a result that is cut into patches. */
+typedef enum { FD_PATCHES, FD_PLANES, FD_REPEATS, FD_ROWS, FD_COLUMNS } fd_patch_axis;
+
+#define FD_PATCH_AXES 5
+
+/* How a result is cut into patches of `width` by `height` pixels: it has whole squares of `merge` by `merge`
+ * of them. The patches of a square follow one another, row by row, and so do the squares. */
+typedef struct {
+    int32_t width, height; /* 0: it is one image */
+    int32_t merge;
+    int32_t repeats; /* how often each value is stored */
+    int32_t order[FD_PATCH_AXES]; /* each fd_patch_axis, from the outermost to the innermost */
+} fd_patches;
+
 /* How a pixel value v (0 to 255) of channel c is stored: v for FD_UINT8, else v * scale[c] + bias[c],
- * multiplied and added in float32, each rounded. */
+ * multiplied and added in float32, each rounded; or table[256 * c + v]. FD_BFLOAT16 is the nearest one. */
 typedef struct {
     int32_t dtype; /* fd_dtype */
     int32_t channels; /* 3; or 1, the first of them */
     int32_t
         channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
+    const float *table; /* NULL, or finite numbers */
+    fd_patches patches; /* then `channels_first` has no meaning */
 } fd_pixels;
 
 /* ---- augmentations ---- */
@@ -259,8 +278,7 @@ typedef enum {
     /* These depend on the size of the image so far. value[0] and value[1] of `operation` are a width and
      * a height, and become those of its FD_RESIZE, FD_CROP or FD_PERSPECTIVE. */
     FD_SCALE, /* resize to it; if the height is 0, the shorter side gets the width, and the longer
-               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2]; if
-               * value[3] is 1, the shorter side is rounded after the longer one is limited */
+               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2] */
     FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height; value[2] and
              * value[3] are the limits of that for the box that is taken if no drawn one fits */
     FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to
@@ -330,11 +348,14 @@ typedef struct {
     int32_t upright; /* nor are those with an Exif segment */
 } fd_recipe;
 
-/* A sample whose random values have been drawn: the size of its image, and what is done to it. */
+/* A sample whose random values have been drawn: the size of its image, and what is done to it. If it has a place
+ * of its own in `out`, its result has another size than the recipe's. */
 typedef struct {
     int32_t width, height;
     int32_t count;
     const fd_operation *operations;
+    void *out;
+    int32_t out_width, out_height;
 } fd_recorded;
 
 typedef struct fd_decoder fd_decoder;
@@ -372,8 +393,8 @@ int fd_decode(fd_decoder *decoder, const uint8_t *data, size_t size, const fd_re
               uint8_t *out, ptrdiff_t stride);
 
 /* Decode only what `resize` needs of the JPEG at `data`, apply `count` operations to the result, and
- * write (3, height, width) or (height, width, 3) values to `out` in the form of `pixels`; the size is
- * that after the operations. Without operations there is no image in between. Only reduce and limits of
+ * write (3, height, width) or (height, width, 3) values, or patches, to `out` in the form of `pixels`; the
+ * size is that after the operations. Without operations there is no image in between. Only reduce and limits of
  * `request` are used. */
 int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       const fd_request *request, const fd_resize *resize,
@@ -450,7 +471,7 @@ int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *re
                    fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
 
 /* Do the same for a sample that is recorded, of which the recipe's program says nothing. Returns 0 also if
- * the image has another size by now, or its result another one than the recipe's. */
+ * the image has another size by now, or its result another one than is expected. */
 int fd_plan_recorded(const fd_header *header, const fd_recorded *recorded, const fd_recipe *recipe,
                      fd_request *request, fd_resize *resize,
                      fd_operation operations[FD_MOST_OPERATIONS], int32_t *count);
@@ -505,7 +526,7 @@ typedef struct {
 
 /* Open the items in the threads of `reading`. Then make, in the threads of `decoding`, the sample that
  * fd_plan_sample plans for the seed of each item, at `out` + its number * `stride`; or without seeds the
- * one that is `recorded` for it. An item with a plan has `wanted` set, and its plan in `request` and
+ * one that is `recorded` for it, there or at its own place. An item with a plan has `wanted` set, and its plan in `request` and
  * `resize`; other items stay as fd_pool_open left them. */
 fd_made fd_pool_make(fd_pool *reading, fd_pool *decoding, fd_item *items, size_t count,
                      const uint64_t *seeds, const fd_recorded *recorded, const fd_recipe *recipe,

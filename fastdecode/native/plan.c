@@ -216,7 +216,9 @@ int fd_plan_sample(const fd_header *header, uint64_t *state, const fd_recipe *re
 int fd_plan_recorded(const fd_header *header, const fd_recorded *recorded, const fd_recipe *recipe,
                      fd_request *request, fd_resize *resize,
                      fd_operation operations[FD_MOST_OPERATIONS], int32_t *count) {
-    int32_t width = header->width, height = header->height;
+    int32_t width = header->width, height = header->height, has_own = recorded->out != NULL;
+    int32_t wanted[2] = {has_own ? recorded->out_width : recipe->width,
+                         has_own ? recorded->out_height : recipe->height};
 
     if (!is_known(header, recipe) || width != recorded->width || height != recorded->height ||
         recorded->count < 0 || recorded->count > FD_MOST_OPERATIONS)
@@ -227,6 +229,6 @@ int fd_plan_recorded(const fd_header *header, const fd_recorded *recorded, const
         if (!fd_resized_by(&operations[i], &width, &height))
             return 0;
     }
-    return width == recipe->width && height == recipe->height &&
+    return width == wanted[0] && height == wanted[1] &&
            plan(header, recipe, request, resize, operations, count);
 }

@@ -95,6 +95,21 @@ def is_of_albumentations(transform: Any) -> bool:
     return type(transform).__module__.partition(".")[0] == _PACKAGE
 
 
+def as_transform(transform: Any) -> Any:
+    """Return what albumentations calls by name as a function, and anything else as it is.
+
+    A processor of transformers is refused: it takes batches, and returns a dictionary.
+    """
+    names = {(kind.__module__.split(".")[0], kind.__name__) for kind in type(transform).__mro__}
+    if ("transformers", "ImageProcessingMixin") in names:
+        raise TypeError(
+            f"{type(transform).__name__} is no transform of one image: call its like from "
+            "fastdecode.transformers.accelerated in a function of your own, such as "
+            '`lambda image: processor(image, return_tensors="pt")["pixel_values"][0]`'
+        )
+    return OfImage(transform) if is_of_albumentations(transform) else transform
+
+
 def is_known(transform: Any) -> bool:
     """Return whether an object is albumentations' own, and makes nothing but an image."""
     return is_own_class(transform) and not vars(transform).get("processors")

@@ -14,12 +14,11 @@ from PIL import Image as PillowImage
 from fastdecode._buffers import without_row
 from fastdecode._decode.lazy import encoded, unmade
 from fastdecode.geometry import Geometry
-from fastdecode.torch._albumentations import is_of_albumentations
+from fastdecode.torch._albumentations import as_transform, is_of_albumentations
 from fastdecode.torch._albumentations_calls import Calls, with_arrays
 from fastdecode.torch._joint import JointPlan, compile_joint
 from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch._plan import Plan, compile_pipeline, uncompiled
-from fastdecode.torch._processors import as_transform
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch.transforms._random_crop import SampleGenerator, TorchDraws
 from fastdecode.torch.transforms.base import EncodedTransform
@@ -224,9 +223,8 @@ def fuse(
     transform : callable or None
         A pipeline for RGB Pillow images: a Compose of torchvision transforms (v1 or v2) and timm
         transforms, an nn.Sequential of them, a single transform, or a preset of torchvision's
-        references. Also a Compose whose first step is a transform of this package. Also an image
-        processor of transformers, of which the result is its ``pixel_values``. Also a Compose of
-        albumentations: the result takes ``image=``, as it does, and returns its dictionary.
+        references. Also a Compose whose first step is a transform of this package, or a Compose
+        of albumentations: the result takes ``image=``, as it does, and returns its dictionary.
     quality : {"exact", "fast"}
         As for `fastdecode.torch.transforms.RandomResizedCrop`.
     headroom : float
@@ -241,7 +239,8 @@ def fuse(
     Raises
     ------
     TypeError
-        `transform` is not callable.
+        `transform` is not callable, or an image processor of transformers, for which there is
+        `fastdecode.transformers`.
     ValueError
         `quality` or `headroom` is invalid. Or a step after a transform of this package
         would normalise the image a second time, or the first such step takes only Pillow images.
@@ -257,9 +256,7 @@ def fuse(
     - ImageClassification, the preset of torchvision's weights, and ClassificationPresetTrain and
       ClassificationPresetEval, those of its references;
     - timm's RandomResizedCropAndInterpolation, MaybeToTensor, MaybePILToTensor and ToTensor;
-    - RGB, v2.Identity and nn.Identity;
-    - the image processors CLIP, ViT, DeiT, BEiT, DPT, DETR, LLaVA, MobileNet, PVT, Qwen2-VL,
-      SegFormer, SigLIP, ConvNeXT and BiT of transformers.
+    - RGB, v2.Identity and nn.Identity.
 
     The core also does most of torchvision's and timm's augmentations: after such steps alone, an
     image of `fastdecode.open` becomes a tensor whose values are made when they are used, and many

@@ -21,9 +21,8 @@ from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible, Operation
 from fastdecode.torch import _recognise
-from fastdecode.torch._albumentations import OfImage, steps_of
+from fastdecode.torch._albumentations import OfImage, as_transform, steps_of
 from fastdecode.torch._options import DecodeOptions
-from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recorded import LazyTensor, may_be_of
 from fastdecode.torch._stages import Called, Following, as_image, as_written, stages_of
 from fastdecode.torch._unchanged import forget

@@ -28,7 +28,6 @@ from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
 from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._draws import part_of
-from fastdecode.torch._processors import PixelValues, after_processor
 from fastdecode.torch._programs import (
     OWN,
     Maker,
@@ -137,8 +136,6 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         step = None if row is None else row.step
         if recipe.image is np.ndarray:
             step = step if row is None or type(part).__name__ in _OF_ARRAYS else None
-        elif recipe.image is not None and not isinstance(recipe.image, type):
-            step = None  # the values have a layout of their own
         elif recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         if recipe.joint and not type(part).__module__.startswith(_V2):
@@ -446,12 +443,6 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
         return None
     made = _while_decoding(recipe, part)
     return made and made.floats(mean, std)
-
-
-def _pixel_values(recipe: Recipe, part: Any) -> Recipe | None:
-    """Accept an image processor of transformers as the only part, or after LLaVA's padding."""
-    known = recipe.form == "pil" and not recipe.joint
-    return after_processor(part.processor, recipe) if known else None
 
 
 def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
@@ -799,8 +790,6 @@ TABLE: dict[tuple[str, str], Row] = {
         dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
     ),
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
-    (PixelValues.__module__, "PaddedPixelValues"): Row(parts="parts"),
-    (PixelValues.__module__, "PixelValues"): Row(_pixel_values),
     (OfImage.__module__, "OfImage"): Row(_of_albumentations),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): _converts(_accept),

@@ -34,7 +34,7 @@ _TELLING = (
     "device dtype grad_fn is_cuda is_cpu is_leaf is_meta is_mps is_nested is_quantized is_sparse "
     "is_sparse_csr is_xpu itemsize layout names nbytes ndim requires_grad shape"
 )
-_ANSWERED = frozenset(
+ANSWERED = frozenset(
     getattr(torch.Tensor, name).__get__ for name in _TELLING.split() if hasattr(torch.Tensor, name)
 ) | frozenset(
     (
@@ -143,7 +143,7 @@ class LazyTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # One that has its values may have been changed in place, to another shape, too.
-        if func in _ANSWERED and args[0]._made is None:
+        if func in ANSWERED and args[0]._made is None:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
         if func is torch.stack and "axis" not in (kwargs or {}):

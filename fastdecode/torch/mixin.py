@@ -20,11 +20,11 @@ from fastdecode._system.process import is_worker
 from fastdecode.errors import BackendUnavailable, FastDecodeError, UnknownBackend, begin_with
 from fastdecode.geometry import Geometry
 from fastdecode.stores._ranges import FileMap
+from fastdecode.torch._albumentations import as_transform
 from fastdecode.torch._fuse import Fused
 from fastdecode.torch._loader.threads import limit_threads
 from fastdecode.torch._options import SIZE_OPTIONS, DecodeOptions
 from fastdecode.torch._plan import compile_pipeline
-from fastdecode.torch._processors import as_transform
 from fastdecode.torch._recognise import encoded_head
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch._views import Views

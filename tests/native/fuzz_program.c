@@ -384,14 +384,42 @@ static int make(const call *to, int is_new, uint8_t *out) {
 
 static uint64_t checksum;
 
+/* The size of a value, in bytes. */
+static size_t size_of(const fd_pixels *form) {
+    return form->dtype == FD_FLOAT32 ? 4 : form->dtype == FD_BFLOAT16 ? 2 : 1;
+}
+
+/* Choose how a result of this size is cut: mostly so that it fits. */
+static fd_patches choose_patches(choices *from, int32_t width, int32_t height) {
+    int32_t merge = 1 + below(from, 3), left[FD_PATCH_AXES] = {0, 1, 2, 3, 4};
+    fd_patches made = {1 + below(from, 20), 1 + below(from, 20), merge, 1 + below(from, 3), {0}};
+
+    for (int i = 0; i < FD_PATCH_AXES; i++) {
+        int32_t at = below(from, FD_PATCH_AXES - i);
+        made.order[i] = left[at];
+        left[at] = left[FD_PATCH_AXES - 1 - i];
+    }
+    while (made.width > 1 && width % (made.width * merge) != 0)
+        made.width--;
+    while (made.height > 1 && height % (made.height * merge) != 0)
+        made.height--;
+    made.order[below(from, FD_PATCH_AXES)] += below(from, 20) == 19;
+    return made;
+}
+
 /* Add a result to the checksum: values, not bytes, as these have an order. */
 static void add_result(const call *to, const uint8_t *result) {
-    size_t bytes = to->resize != NULL && to->form->dtype == FD_FLOAT32 ? sizeof(uint32_t) : 1;
+    size_t bytes = to->resize != NULL ? size_of(to->form) : 1;
 
     for (size_t i = 0; i < to->size; i += bytes) {
         uint32_t value = result[i];
+        uint16_t half;
         if (bytes == sizeof value)
             memcpy(&value, result + i, sizeof value);
+        if (bytes == sizeof half) {
+            memcpy(&half, result + i, sizeof half);
+            value = half;
+        }
         checksum = (checksum ^ value) * UINT64_C(1099511628211);
     }
 }
@@ -461,10 +489,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
                       .scale = {0.017f, 0.0175f, 0.0174f},
                       .bias = {-2.1f, -2.0f, -1.8f}};
     size_t values = (size_t)form.channels * (size_t)across * (size_t)down;
-    call to = {pixels,     width, height, &resize,
-               operations, count, &form,  is_float ? values * sizeof(float) : values};
+    if (is_float && below(&from, 3) == 2)
+        form.dtype = FD_BFLOAT16;
+    int is_cut = below(&from, 3) == 2;
+    if (is_cut) {
+        form.patches = choose_patches(&from, across, down);
+        values *= (size_t)form.patches.repeats;
+    }
+    call to = {pixels, width, height, &resize, operations, count, &form, values * size_of(&form)};
     uint8_t *resized = make_with_all(&to);
-    if (is_unchanged && !is_float && !form.channels_first && form.channels == 3) {
+    if (is_unchanged && !is_float && !is_cut && !form.channels_first && form.channels == 3) {
         to.resize = NULL;
         uint8_t *augmented = make_with_all(&to);
         if ((augmented == NULL) != (resized == NULL) ||

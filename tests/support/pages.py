@@ -34,6 +34,7 @@ REASONS = (
     "needs a cluster",
     "measures for minutes",
     "clones the repository",
+    "fetches a model",
 )
 """The allowed reasons for excluding a block."""
 

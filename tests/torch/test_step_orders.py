@@ -735,5 +735,4 @@ def test_all_known_classes_are_drawn() -> None:
     drawn = {type(_made(name, m)).__qualname__ for name in STEPS for m in (v1, v2)}
     known = {name for _, name in _recognise.TABLE if not name.endswith(("Train", "Eval"))}
     crops = {"FiveCrop", "TenCrop", "ResizeCenterCrop"}  # their steps hold them, or others
-    processors = {"PixelValues", "PaddedPixelValues"}
-    assert known <= {*drawn, *HOLDERS, *crops, *processors, "AugMixAugment", "OfImage"}
+    assert known <= {*drawn, *HOLDERS, *crops, "AugMixAugment", "OfImage"}

@@ -240,13 +240,7 @@ static int add_scale(drawing *to, const fd_step *step) {
     double across = value[0], down = value[1], longest = value[2];
     int is_upright = to->width <= to->height;
 
-    if (down == 0.0 && value[3] == 1.0) { /* as DETR's processors */
-        double shorter = fmin(to->width, to->height), longer = fmax(to->width, to->height);
-        double exact = longer / shorter * across > longest ? longest * shorter / longer : across;
-        double other = rint(exact) == shorter ? longer : floor(exact * longer / shorter);
-        across = to->width < to->height ? rint(exact) : other;
-        down = to->width < to->height ? other : rint(exact);
-    } else if (down == 0.0) {
+    if (down == 0.0) {
         double shorter = is_upright ? to->width : to->height;
         double longer = is_upright ? to->height : to->width;
         double new_shorter = across == 0.0 ? shorter : across;

@@ -41,10 +41,12 @@ struct fd_resampler {
     int32_t *sums;                      /* weighted sums of source rows, for SUMS results */
     int16_t *row;                       /* source rows blended for one result row */
     uint8_t *rgbx;                      /* the result row */
-    fd_twopass twopass;                 /* instead of the above, for Pillow's filters */
-    fd_augmenter *augmenter;            /* made when it is first needed */
-    uint8_t *canvas;                    /* the whole result, where it is augmented; else NULL */
+    fd_twopass twopass; /* instead of the above, for Pillow's and torch's filters */
+    fd_augmenter *augmenter; /* made when it is first needed */
+    uint8_t *canvas; /* the whole result, where it is augmented; else NULL */
     fd_room sums_room, row_room, rgbx_room, weights_room;
+    char *band;                         /* values of the rows that are cut at once */
+    fd_room band_room;
     fd_room ring; /* of source rows, for fd_resize_rgb */
 };
 
@@ -82,14 +84,21 @@ static int arrange_columns(fd_resampler *resampler) {
 
 /* ---- rows ---- */
 
-/* Store row `y` of the result. */
+/* Store row `y` of the result, or of a band of it that is then cut into patches. */
 static void store_row(fd_resampler *resampler, int32_t y, const uint8_t *rgbx) {
     const fd_pixels *pixels = &resampler->pixels;
-    size_t width = (size_t)resampler->width, plane = width * (size_t)resampler->height;
-    size_t bytes = pixels->dtype == FD_FLOAT32 ? 4 : 1;
-    size_t place = (size_t)y * width * (pixels->channels_first ? 1 : (size_t)pixels->channels);
+    size_t width = (size_t)resampler->width, height = (size_t)resampler->height;
+    size_t band = fd_band_height(pixels), row = (size_t)y;
+    size_t step = fd_value_size(pixels) * width *
+                  (pixels->channels_first ? 1 : (size_t)pixels->channels);
 
-    fd_store(resampler->out + place * bytes, rgbx, pixels, plane, width);
+    if (band == 0) {
+        fd_store(resampler->out + step * row, rgbx, pixels, width * height, width);
+        return;
+    }
+    fd_store(resampler->band + step * (row % band), rgbx, pixels, width * band, width);
+    if (row % band == band - 1)
+        fd_cut((char *)resampler->out, resampler->band, pixels, width, height, row / band);
 }
 
 /* Store row `y` of the result, or keep it for the augmentations. */
@@ -233,7 +242,7 @@ int fd_is_possible(const fd_resize *resize) {
 }
 
 static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
-    return fd_is_possible(resize) && pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_FLOAT32 &&
+    return fd_is_possible(resize) && pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_BFLOAT16 &&
            (pixels->channels == 1 || pixels->channels == 3);
 }
 
@@ -266,6 +275,20 @@ static int prepare_axes(fd_resampler *resampler, const fd_resize *resize) {
     return arrange_columns(resampler);
 }
 
+/* Get memory for a band of a result of this size, if it can be cut into patches. */
+static int prepare_band(fd_resampler *resampler, int32_t width, int32_t height) {
+    fd_pixels *pixels = &resampler->pixels;
+
+    if (!fd_can_be_cut(pixels, width, height))
+        return FD_ARGUMENT;
+    size_t values = (size_t)width * fd_band_height(pixels) * (size_t)pixels->channels;
+    if (values == 0)
+        return FD_OK;
+    pixels->channels_first = fd_cuts_planes(pixels, width, height);
+    resampler->band = fd_room_for(&resampler->band_room, fd_value_size(pixels) * values);
+    return resampler->band == NULL ? FD_NO_MEMORY : FD_OK;
+}
+
 /* Get memory for the whole result, if it is to be augmented. */
 static int prepare_canvas(fd_resampler *resampler, int is_augmented, int32_t width,
                           int32_t height) {
@@ -294,7 +317,7 @@ static int begin(fd_resampler *resampler, const fd_resize *resize, int32_t windo
                                       4 * (size_t)resize->width + FD_PADDING);
         return resampler->rgbx == NULL ? FD_NO_MEMORY : FD_OK;
     }
-    if (resize->filter >= FD_FILTER_TRIANGLE && resize->filter <= FD_FILTER_BOX)
+    if (resize->filter >= FD_FILTER_TRIANGLE && resize->filter <= FD_FILTER_TORCH_LANCZOS)
         return fd_twopass_begin(&resampler->twopass, resize, emit_row, resampler, window, sink);
     int status = prepare_axes(resampler, resize);
     if (status != FD_OK) {
@@ -336,7 +359,9 @@ int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_
     }
     resampler->pixels = *pixels;
     resampler->out = out;
-    int status = prepare_canvas(resampler, is_augmented, resize->width, resize->height);
+    int status = is_augmented ? FD_OK : prepare_band(resampler, resize->width, resize->height);
+    if (status == FD_OK)
+        status = prepare_canvas(resampler, is_augmented, resize->width, resize->height);
     return status == FD_OK ? begin(resampler, resize, window, sink) : status;
 }
 
@@ -371,10 +396,12 @@ int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations,
     int32_t before = count; /* operations before the erasures, which come last */
     while (before > 0 && operations[before - 1].kind == FD_ERASE)
         before--;
-    if (before < count && stored->dtype != FD_FLOAT32)
+    if (before < count && (stored->dtype != FD_FLOAT32 || stored->patches.height > 0))
         return FD_ARGUMENT;
     int status = fd_augmenter_run(resampler->augmenter, operations, (size_t)before, &rgbx,
                                   &resampler->width, &resampler->height);
+    if (status == FD_OK)
+        status = prepare_band(resampler, resampler->width, resampler->height);
     if (status != FD_OK)
         return status;
     for (int32_t i = before; i < count; i++)
@@ -437,6 +464,7 @@ void fd_resampler_destroy(fd_resampler *resampler) {
     fd_room_free(&resampler->row_room);
     fd_room_free(&resampler->rgbx_room);
     fd_room_free(&resampler->weights_room);
+    fd_room_free(&resampler->band_room);
     fd_room_free(&resampler->ring);
     fd_augmenter_destroy(resampler->augmenter);
     fd_twopass_free(&resampler->twopass);

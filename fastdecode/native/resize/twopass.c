@@ -1,10 +1,13 @@
-/* twopass.c: resizing with Pillow's own results: one axis after the other, with a rounding to bytes in
- * between.
+/* twopass.c: resizing with Pillow's or torch's own results: one axis after the other, with a rounding to
+ * bytes in between.
  *
  * Filters, their weights and all roundings are those of Image.resize of 8-bit images in Pillow 13;
  * resample.c rounds only once, and so differs by several levels where a filter overshoots. Pillow takes
  * the columns first, unless the rows of the whole image, not of its box, shrink by more than twice as
  * many pixels as the columns. That rule is from experiments: it holds in 5 414 of 5 414 cases.
+ *
+ * torch's interpolate(antialias=True) has the same filters for bytes. It always takes the columns first,
+ * and its weights have 16 bits: as many of a fraction as the largest weight of the axis leaves.
  */
 #include "twopass.h"
 
@@ -48,48 +51,99 @@ static double box(double x) { return x > -0.5 && x <= 0.5 ? 1.0 : 0.0; }
 static const struct {
     double (*weight)(double x);
     double support;
-} FILTERS[] = {[FD_FILTER_TRIANGLE] = {triangle, 1.0},
-               [FD_FILTER_CUBIC] = {cubic, 2.0},
-               [FD_FILTER_LANCZOS] = {lanczos, 3.0},
-               [FD_FILTER_HAMMING] = {hamming, 1.0},
-               [FD_FILTER_BOX] = {box, 0.5}};
+} FILTERS[] = {[FD_FILTER_TRIANGLE] = {triangle, 1.0}, [FD_FILTER_CUBIC] = {cubic, 2.0},
+               [FD_FILTER_LANCZOS] = {lanczos, 3.0},   [FD_FILTER_HAMMING] = {hamming, 1.0},
+               [FD_FILTER_BOX] = {box, 0.5},           [FD_FILTER_TORCH_TRIANGLE] = {triangle, 1.0},
+               [FD_FILTER_TORCH_CUBIC] = {cubic, 2.0}, [FD_FILTER_TORCH_LANCZOS] = {lanczos, 3.0}};
 
-/* Compute the pixels of one result, and their weights. */
-static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i, double scale,
-                  double support, double (*filter)(double)) {
-    double enlarged = scale < 1.0 ? 1.0 : scale, inverse = 1.0 / enlarged, total = 0.0;
-    int32_t place = span->from + (span->flip ? span->count - 1 - i : i);
+static int is_of_torch(int32_t filter) { return filter >= FD_FILTER_TORCH_TRIANGLE; }
+
+/* Compute the pixels of a result on the canvas, and their shares in `axis->exact`. Returns their number. */
+static int32_t share(fd_pillow_axis *axis, const fd_span *span, int32_t place, int32_t *begin) {
+    double scale = span->side / span->canvas, enlarged = scale < 1.0 ? 1.0 : scale;
+    double support = FILTERS[span->filter].support * enlarged, inverse = 1.0 / enlarged;
+    double total = 0.0;
     /* Pillow counts from the first pixel of the part that was cut out, and so must the roundings. */
     double center = (span->start - span->in_first) + (place + 0.5) * scale;
     double low = center - support + 0.5, high = center + support + 0.5;
     int32_t readable = span->in_end - span->in_first;
     int32_t first = low < 0.0 ? 0 : (int32_t)low;
-    int32_t end = high > readable ? readable : (int32_t)high;
-    int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
+    int32_t count = (high > readable ? readable : (int32_t)high) - first;
 
-    for (int32_t k = 0; k < end - first; k++) {
-        axis->exact[k] = filter((k + first - center + 0.5) * inverse);
+    for (int32_t k = 0; k < count; k++) {
+        axis->exact[k] = FILTERS[span->filter].weight((k + first - center + 0.5) * inverse);
         total += axis->exact[k];
     }
-    for (int32_t k = 0; k < end - first; k++) {
-        double share = total != 0.0 ? axis->exact[k] / total : axis->exact[k];
-        double weight = share * (1 << FD_WEIGHT_BITS);
-        weights[k] = (int32_t)(weight < 0.0 ? weight - 0.5 : weight + 0.5);
+    for (int32_t k = 0; k < count && total != 0.0; k++)
+        axis->exact[k] /= total;
+    *begin = first;
+    return count;
+}
+
+/* The fraction bits of an axis's weights. Torch's depend on all of the canvas. */
+static int32_t bits_of(fd_pillow_axis *axis, const fd_span *span) {
+    double most = 0.0;
+    int32_t bits = 0, first;
+
+    if (!is_of_torch(span->filter))
+        return FD_WEIGHT_BITS;
+    for (int32_t place = 0; place < span->canvas; place++) {
+        int32_t count = share(axis, span, place, &first);
+        for (int32_t k = 0; k < count; k++)
+            most = fmax(most, axis->exact[k]);
     }
-    memset(weights + (end - first), 0, (size_t)(axis->stride - (end - first)) * sizeof *weights);
+    while (bits < FD_WEIGHT_BITS && (int32_t)(0.5 + most * (1 << (bits + 1))) < 1 << 15)
+        bits++;
+    return bits;
+}
+
+/* Compute the pixels of one result, and their weights. */
+static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i) {
+    const int32_t bits = axis->bits,
+                  low = bits == FD_WEIGHT_BITS ? FD_LOW_BITS : FD_WEIGHT_BITS - bits;
+    int32_t place = span->from + (span->flip ? span->count - 1 - i : i), first;
+    int32_t count = share(axis, span, place, &first);
+    int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
+
+    for (int32_t k = 0; k < count; k++) {
+        double weight = axis->exact[k] * (1 << bits);
+        weights[k] = (int32_t)(weight < 0.0 ? weight - 0.5 : weight + 0.5) *
+                     (1 << (FD_WEIGHT_BITS - bits));
+    }
+    memset(weights + count, 0, (size_t)(axis->stride - count) * sizeof *weights);
     int16_t *parts = axis->parts + 2 * (size_t)i * (size_t)axis->stride;
     for (int32_t k = 0; k < axis->stride; k++) {
         int16_t *to = parts + k / FD_TAPS * 2 * FD_TAPS + k % FD_TAPS;
-        to[0] = (int16_t)(weights[k] >> FD_LOW_BITS);
-        to[FD_TAPS] = (int16_t)(weights[k] & ((1 << FD_LOW_BITS) - 1));
+        to[0] = (int16_t)(weights[k] >> low);
+        to[FD_TAPS] = (int16_t)(weights[k] & ((1 << low) - 1));
     }
     axis->first[i] = span->in_first + first;
-    axis->count[i] = end - first;
+    axis->count[i] = count;
 }
 
-static int prepare(fd_pillow_axis *axis, const fd_span *span, int32_t filter) {
+/* Where the pixels begin that are the results, each with a weight of 1 and no others; -1 if one is not. */
+static int32_t unchanged_from(const fd_pillow_axis *axis, int32_t results) {
+    int32_t from = -1;
+
+    for (int32_t i = 0; i < results; i++) {
+        const int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
+        int32_t at = -1;
+        for (int32_t k = 0; k < axis->count[i]; k++) {
+            if (weights[k] == 1 << FD_WEIGHT_BITS)
+                at = axis->first[i] + k - i;
+            else if (weights[k] != 0)
+                return -1;
+        }
+        if (at < 0 || (i > 0 && at != from))
+            return -1;
+        from = at;
+    }
+    return from;
+}
+
+static int prepare(fd_pillow_axis *axis, const fd_span *span) {
     double scale = span->side / span->canvas;
-    double support = FILTERS[filter].support * (scale < 1.0 ? 1.0 : scale);
+    double support = FILTERS[span->filter].support * (scale < 1.0 ? 1.0 : scale);
     size_t results = (size_t)span->count;
 
     axis->stride = ((int32_t)ceil(support) * 2 + 1 + FD_TAPS - 1) / FD_TAPS * FD_TAPS;
@@ -102,10 +156,11 @@ static int prepare(fd_pillow_axis *axis, const fd_span *span, int32_t filter) {
     axis->exact = fd_room_for(&axis->exact_room, (size_t)axis->stride * sizeof *axis->exact);
     if (!axis->first || !axis->count || !axis->weights || !axis->parts || !axis->exact)
         return FD_NO_MEMORY;
+    axis->bits = bits_of(axis, span);
     axis->begin = span->in_end;
     axis->end = axis->most = 0;
     for (int32_t i = 0; i < span->count; i++) {
-        weigh(axis, span, i, scale, support, FILTERS[filter].weight);
+        weigh(axis, span, i);
         int32_t end = axis->first[i] + axis->count[i];
         axis->begin = axis->first[i] < axis->begin ? axis->first[i] : axis->begin;
         axis->end = end > axis->end ? end : axis->end;
@@ -113,6 +168,7 @@ static int prepare(fd_pillow_axis *axis, const fd_span *span, int32_t filter) {
     }
     for (int32_t i = 0; i < span->count; i++)
         axis->first[i] -= axis->begin;
+    axis->same = unchanged_from(axis, span->count);
     return FD_OK;
 }
 
@@ -161,7 +217,19 @@ static void blend_rows(uint8_t *out, const fd_twopass *twopass, int32_t i) {
     const fd_pillow_axis *down = &twopass->down;
     const uint8_t *const *rows = twopass->recent + down->first[i] % down->most;
 
-    fd_kernels_now()->blend_rows(out, rows, twopass->stride, down, i);
+    if (down->same >= 0)
+        memcpy(out, twopass->recent[(down->same + i) % down->most], twopass->stride);
+    else
+        fd_kernels_now()->blend_rows(out, rows, twopass->stride, down, i);
+}
+
+static void resize_row(uint8_t *out, const uint8_t *row, const fd_twopass *twopass) {
+    const fd_pillow_axis *across = &twopass->across;
+
+    if (across->same >= 0)
+        memcpy(out, row + 4 * (size_t)across->same, 4 * (size_t)twopass->width);
+    else
+        fd_kernels_now()->resize_row(out, row, across, twopass->width);
 }
 
 static void take_row(void *state, int32_t y, const uint8_t *pixels) {
@@ -171,7 +239,7 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
 
     if (!twopass->rows_first) {
         uint8_t *row = twopass->ring + (size_t)place * twopass->stride;
-        fd_kernels_now()->resize_row(row, pixels, &twopass->across, twopass->width);
+        resize_row(row, pixels, twopass);
         pixels = row;
     }
     twopass->recent[place] = twopass->recent[place + down->most] = pixels;
@@ -181,8 +249,7 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
         uint8_t *out = twopass->rows_first ? twopass->blended : twopass->out;
         blend_rows(out, twopass, i);
         if (twopass->rows_first)
-            fd_kernels_now()->resize_row(twopass->out, twopass->blended, &twopass->across,
-                                         twopass->width);
+            resize_row(twopass->out, twopass->blended, twopass);
         twopass->emit(twopass->state, i, twopass->out);
     }
 }
@@ -196,17 +263,16 @@ int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
     double width = resize->right - resize->left, height = resize->bottom - resize->top;
     const fd_span across = {resize->left,         width,     resize->in_left, resize->in_right,
                             resize->canvas_width, resize->x, resize->width,   resize->flip,
-                            FD_FILTER_OWN};
+                            resize->filter};
     const fd_span down = {resize->top,           height,    resize->in_top, resize->in_bottom,
                           resize->canvas_height, resize->y, resize->height, 0,
-                          FD_FILTER_OWN};
+                          resize->filter};
     int32_t shrunk = resize->in_bottom - resize->in_top - resize->canvas_height;
 
-    if (prepare(&twopass->across, &across, resize->filter) != FD_OK ||
-        prepare(&twopass->down, &down, resize->filter) != FD_OK)
+    if (prepare(&twopass->across, &across) != FD_OK || prepare(&twopass->down, &down) != FD_OK)
         return FD_NO_MEMORY;
     int32_t narrowed = resize->in_right - resize->in_left - resize->canvas_width;
-    twopass->rows_first = shrunk > 0 && shrunk > 2 * narrowed;
+    twopass->rows_first = !is_of_torch(resize->filter) && shrunk > 0 && shrunk > 2 * narrowed;
     int32_t columns = twopass->across.end - twopass->across.begin;
     twopass->stride = stride_of(twopass->rows_first ? columns : resize->width);
     twopass->width = resize->width;

@@ -13,10 +13,12 @@ enum {
 
 /* One axis: result i uses `count[i]` pixels from first[i] on, with the weights from
  * weights[i * stride] on, in 1 / 2^22. `parts` has them once more as pairs of 16 bits: for each four
- * weights, four high parts and then four low ones. */
+ * weights, four high parts and then four low ones; or, of torch's filters, the weights themselves in
+ * 1 / 2^bits, and zeros. */
 typedef struct fd_pillow_axis {
     int32_t begin, end; /* source pixels that have a weight; first[i] is counted from `begin` */
-    int32_t most, stride;
+    int32_t most, stride, bits;
+    int32_t same; /* result i is pixel i + `same`, unchanged; -1: it is not */
     int32_t *first, *count, *weights;
     int16_t *parts;
     double *exact; /* of one result */

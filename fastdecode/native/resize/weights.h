@@ -12,7 +12,7 @@ typedef struct {
     int32_t in_first, in_end;
     int32_t canvas, from, count;
     int32_t flip; /* the results are in reverse order */
-    int32_t filter; /* fd_resize_filter: FD_FILTER_OWN, FD_FILTER_LINEAR or FD_FILTER_AREA */
+    int32_t filter; /* fd_resize_filter */
 } fd_span;
 
 /* The pixels and weights of an axis: result i uses the pixels begin + first[i] to

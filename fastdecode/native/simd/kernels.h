@@ -137,8 +137,27 @@ fd_squeeze fd_squeeze_plain;
 
 fd_to_rgbx fd_to_rgbx_plain;
 
-/* Store `count` pixels of RGBX in the form of `pixels`. With channels first, `out` is the row in the
+/* ---- store.c ---- */
+
+/* Store `count` pixels of RGBX in the form of `form`. With channels first, `out` is the row in the
  * first plane, and planes lie `plane` values apart. */
-void fd_store(void *out, const uint8_t *rgbx, const fd_pixels *pixels, size_t plane, size_t count);
+void fd_store(void *out, const uint8_t *rgbx, const fd_pixels *form, size_t plane, size_t count);
+
+/* The size of a value, in bytes. */
+size_t fd_value_size(const fd_pixels *form);
+
+/* Whether an image of this size can be cut into patches as `form` says, or is not to be cut. */
+int fd_can_be_cut(const fd_pixels *form, int32_t width, int32_t height);
+
+/* Whether fd_cut takes the planes of a band, or else its pixels. */
+int fd_cuts_planes(const fd_pixels *form, int32_t width, int32_t height);
+
+/* How many rows of pixels a row of squares of patches has; 0: the result is not cut. */
+size_t fd_band_height(const fd_pixels *form);
+
+/* Write row `y` of the squares of patches of a result to `out`. `band` has its values, without gaps, as fd_store
+ * stores them with `channels_first` of `form`, which is fd_cuts_planes. */
+void fd_cut(char *out, const char *band, const fd_pixels *form, size_t width, size_t height,
+            size_t y);
 
 #endif
