@@ -44,7 +44,7 @@ from fastdecode.native._augment import (
 )
 
 if TYPE_CHECKING:
-    from fastdecode.torch.transforms._random_crop import TorchDraws
+    pass
 
 Size: TypeAlias = tuple[int, int] | None
 """(height, width) of the image that the program runs on; None if that depends on the image."""
@@ -382,17 +382,6 @@ class Policy:
         magnitudes = [sign * v for v in chosen for sign in ((1.0, -1.0) if signed else (1.0,))]
         cases = [torchvision_operation(name, magnitude, self.look) for magnitude in magnitudes]
         return group("choice", cases, probability=probability)
-
-    def drawn(
-        self, name: str, draws: TorchDraws, level: int | None = None, most: int = 0
-    ) -> Program:
-        """Return an operation after v2's draws: of a magnitude, without a `level`, and its sign."""
-        levels, signed = self.levels[name]
-        if level is None and len(levels) > 1:
-            level = draws.below(most or len(levels))
-        magnitude = levels[(level or 0) if len(levels) > 1 else 0]
-        sign = -1 if signed and draws.uniform(0, 1) <= 0.5 else 1
-        return torchvision_operation(name, sign * magnitude, self.look)
 
 
 def trivial_augment(policy: Any, size: Size) -> Program:

@@ -20,7 +20,7 @@ from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
 
 import fastdecode
-from fastdecode.torch import fuse, transforms
+from fastdecode.torch import fuse
 from fastdecode.torch._recorded import LazyTensor
 
 v1 = pytest.importorskip("torchvision.transforms")
@@ -28,7 +28,7 @@ v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 
 BICUBIC, BILINEAR = v1.InterpolationMode.BICUBIC, v1.InterpolationMode.BILINEAR
-MODULES = {"v1": v1, "v2": v2, "ours": transforms}
+MODULES = {"v1": v1, "v2": v2}
 
 EXACT: dict[str, Callable[[Any], Any]] = {
     "jitter": lambda m: m.ColorJitter(0.4, (0.5, 1.6), 0.4, 0.1),

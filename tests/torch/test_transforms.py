@@ -27,7 +27,7 @@ from torch_reference import PHOTOS, center_crop, levels, pixels, resize, seeded
 
 from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat, probe
 from fastdecode.testing import encode
-from fastdecode.torch import Views
+from fastdecode.torch import Views, fuse
 from fastdecode.torch.transforms import (
     Compose,
     EncodedTransform,
@@ -503,7 +503,7 @@ def test_a_crop_with_a_mean_is_one_in_a_pipeline() -> None:
 
 def test_a_pipeline_needs_no_torchvision() -> None:
     """A Loader does all of it in the core; what is called with a file is the same."""
-    steps = [LetterBox((40, 50)), Resize((36, 44)), ToTensor(), Normalize((0.4,) * 3, (0.2,) * 3)]
+    steps = [Resize((36, 44)), LetterBox((40, 50)), ToTensor(), Normalize((0.4,) * 3, (0.2,) * 3)]
     pipeline = Compose(steps)
     files = [photo.read_bytes() for photo in PHOTOS[:3]]
     dataset = Sources(*files, transform=pipeline)
@@ -522,3 +522,17 @@ def test_to_tensor_is_torchvisions(mode: str) -> None:
     v1 = pytest.importorskip("torchvision.transforms")
     image = Image.open(PHOTOS[0]).convert("L").convert(mode)
     assert_same(ToTensor()(image), v1.ToTensor()(image))
+
+
+def test_a_generator_of_torchs_draws_as_torchvision() -> None:
+    """Translations are whole pixels, as with the same seed of the global generator."""
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    smooth = v2.InterpolationMode.BILINEAR
+    moved = v2.RandomAffine(0, (0.4, 0.4), interpolation=smooth)
+    pipeline = v2.Compose([moved, v2.ToImage(), v2.ToPureTensor()])
+    file = made("png-rgba")
+    for seed in range(4):
+        ours = fuse(pipeline)(file, generator=torch.Generator().manual_seed(seed))
+        torch.manual_seed(seed)
+        expected = pipeline(Image.open(io.BytesIO(file)).convert("RGB"))
+        assert_same(ours, expected, seed, within=1)
