@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Any, NamedTuple, cast
 from weakref import WeakSet
 
@@ -69,6 +70,7 @@ class Picture:
         self.rows: Image | None = None  # (H, W, 3), of one of which several others are made
         self.values: torch.Tensor | None = None
         self.followers: WeakSet[Picture] = WeakSet()
+        self._making = Lock()  # of the rows: two threads must not decode an image of Pillow's
         if before is not None:
             before.followers.add(self)
 
@@ -168,10 +170,12 @@ class Picture:
         if self.rows is None and self.values is not None:
             values: Image = self.values.permute(1, 2, 0).contiguous().numpy()
             return values
-        if self.rows is None and self._is_for_several:
-            rows = np.empty((*self.size, 3), np.uint8)
-            self._write(rows.ctypes.data, _library.stored(None, channels_first=False))
-            self.rows = rows
+        if self._is_for_several:
+            with self._making:
+                if self.rows is None:
+                    rows = np.empty((*self.size, 3), np.uint8)
+                    self._write(rows.ctypes.data, _library.stored(None, channels_first=False))
+                    self.rows = rows
         return self.rows
 
     def _decoded(self) -> Image:
