@@ -27,7 +27,7 @@ try:
     import transformers
 except ImportError as error:
     advice = "fastdecode.transformers needs transformers 5: pip install transformers torchvision"
-    raise ImportError(advice) from error
+    raise type(error)(advice, name=error.name) from error
 
 _OLDEST = 5  # which has backends
 if int(transformers.__version__.split(".")[0]) < _OLDEST:
