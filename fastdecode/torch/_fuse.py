@@ -190,20 +190,20 @@ class FusedByName(Fused):
 
     @cached_property
     def _calls(self) -> Calls | None:
-        """What is called; None before version 2."""
-        return Calls(self._source) if self._is_of_version_2 else None
+        """What is called; None of a version whose generators cannot be set."""
+        return Calls(self._source) if self._takes_generators else None
 
     def __repr__(self) -> str:
         lines = self.plan.lines() if self._calls is None else self._calls.lines()
         return "\n".join(["Fused(", *(f"  {line}" for line in lines), ")"])
 
     @property
-    def _is_of_version_2(self) -> bool:
+    def _takes_generators(self) -> bool:
         return hasattr(self._source, "set_random_state")
 
     @property
     def _seeds_each_call(self) -> bool:
-        return self._is_of_version_2 and getattr(self._source, "seed", None) is None
+        return self._takes_generators and getattr(self._source, "seed", None) is None
 
 
 def fuse(
