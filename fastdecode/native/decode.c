@@ -79,7 +79,13 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
                       void *out) {
     if (decoder->resampler == NULL && (decoder->resampler = fd_resampler_create()) == NULL)
         return fail(decoder, FD_NO_MEMORY, "there is no memory for a resampler");
-    int32_t window[4];
+    int32_t window[4], width, height;
+    const uint8_t *rgb = fd_ppm_pixels(data, size, &width, &height);
+    if (rgb != NULL) {
+        int failed = fd_resize_rgb(decoder->resampler, rgb, width, height, 3 * (ptrdiff_t)width,
+                                   resize, operations, count, pixels, out);
+        return failed ? fail(decoder, (fd_status)failed, "such a result is not possible") : FD_OK;
+    }
     fd_sink sink;
     int status = fd_resampler_begin(decoder->resampler, resize, count > 0, pixels, out, window,
                                     &sink);

@@ -49,6 +49,8 @@ typedef enum { FD_UINT8 = 1, FD_FLOAT32, FD_BFLOAT16 } fd_dtype;
  * interlaced, animated or too wide. */
 #define FD_PNG 0
 #define FD_OTHER_PNG 1
+#define FD_PPM                                                                                     \
+    2 /* pixels as they are, which only samples are made of: "P6", of 8 bits, without a comment */
 
 /* Grey, YCbCr, RGB, CMYK or YCCK, a palette, any other: `Color` of types.py, in its order. */
 typedef enum { FD_GREYS, FD_YCC, FD_COLOURS, FD_CMYK, FD_INDICES, FD_UNUSUAL } fd_colours;
@@ -59,7 +61,8 @@ typedef struct {
     int32_t width, height; /* stored pixels */
     int32_t components; /* 1, 3, 4; of a PNG also 2, and 1 for a palette */
     int32_t bits; /* per sample */
-    int32_t sof; /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, …; or FD_PNG */
+    int32_t
+        sof; /* low byte of the SOF marker: 0xC0 baseline, 0xC2 progressive, …; FD_PNG or FD_PPM */
     int32_t restart_interval; /* MCUs; 0 is none */
     int32_t may_turn; /* there is EXIF, XMP or text, which may hold an orientation */
     int32_t ended; /* the last two bytes are an end marker; 1 for a PNG */

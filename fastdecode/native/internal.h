@@ -37,6 +37,11 @@ static inline int32_t fd_most_scans(const fd_limits *limits, int64_t pixels, siz
     return passes < limits->scans ? (int32_t)passes : limits->scans;
 }
 
+/* ---- structure.c ---- */
+
+/* Return the pixels of an FD_PPM, and their number in both directions; NULL of anything else. */
+const uint8_t *fd_ppm_pixels(const uint8_t *data, size_t size, int32_t *width, int32_t *height);
+
 /* ---- resample.c ---- */
 
 /* Whether a resize stays within what the core can compute. */

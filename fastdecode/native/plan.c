@@ -9,12 +9,13 @@
 #include <string.h>
 
 /* The rule of core_can_decode() in _decode/resizing.py: images that all other backends decode to the same
- * pixels. */
+ * pixels; and pixels as they are. */
 static int is_known(const fd_header *header, const fd_recipe *recipe) {
     int sof = header->sof == 0xC0 || header->sof == 0xC1 || header->sof == 0xC2;
     int colours = header->components == 1 || header->components == 3;
     int is_jpeg = sof && colours && header->bits == 8;
-    return (is_jpeg || header->sof == FD_PNG) && header->ended == 1 && header->width >= 1 &&
+    int is_other = header->sof == FD_PNG || header->sof == FD_PPM;
+    return (is_jpeg || is_other) && header->ended == 1 && header->width >= 1 &&
            header->height >= 1 && (int64_t)header->width * header->height <= recipe->pixels &&
            !(recipe->upright && header->may_turn);
 }
@@ -166,7 +167,7 @@ int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *
  * JPEG's decoder has less work then. */
 static int32_t reduction(const fd_header *header, const fd_resize *of, double headroom) {
     double width = of->canvas_width * headroom, height = of->canvas_height * headroom;
-    int may = headroom > 0 && header->sof != FD_PNG;
+    int may = headroom > 0 && header->sof != FD_PNG && header->sof != FD_PPM;
     for (int32_t reduce = 8; may && reduce > 1; reduce /= 2)
         if (of->bottom - of->top >= height * reduce && of->right - of->left >= width * reduce)
             return reduce;

@@ -131,10 +131,41 @@ static const char *read_header(fd_header *header, const file *of) {
     return NULL;
 }
 
+/* ---- pixels as they are ---- */
+
+/* Read a number of at most 5 digits, and the one byte behind it; 0 if there is none. */
+static int32_t read_number(const file *of, size_t *at, int end) {
+    int32_t number = 0;
+    size_t most = *at + 5;
+
+    while (*at < most && byte_at(of, *at) >= '0' && byte_at(of, *at) <= '9')
+        number = 10 * number + byte_at(of, (*at)++) - '0';
+    return byte_at(of, (*at)++) == end ? number : 0;
+}
+
+const uint8_t *fd_ppm_pixels(const uint8_t *data, size_t size, int32_t *width, int32_t *height) {
+    const file of = {data, size};
+    size_t at = 3;
+
+    if (!is_at(&of, 0, "P6\n", 3) || (*width = read_number(&of, &at, ' ')) == 0 ||
+        (*height = read_number(&of, &at, '\n')) == 0 || read_number(&of, &at, '\n') != 255)
+        return NULL;
+    size_t pixels = (size_t)*width * (size_t)*height;
+    return at <= size && size - at == 3 * pixels ? data + at : NULL;
+}
+
 int fd_probe(const uint8_t *data, size_t size, fd_header *header) {
     const file of = {data, size};
 
     memset(header, 0, sizeof *header);
+    if (fd_ppm_pixels(data, size, &header->width, &header->height)) {
+        header->sof = FD_PPM;
+        header->components = 3;
+        header->bits = 8;
+        header->colours = FD_COLOURS;
+        header->ended = 1;
+        return FD_OK;
+    }
     if (is_at(&of, 0, "\xFF\xD8", 2))
         header->fault = read_header(header, &of);
     else if (is_at(&of, 0, "\x89PNG", 4))

@@ -2,7 +2,8 @@
 
 albumentations draws, and transforms masks, boxes and keypoints. Of an image that has not been
 decoded, it is only recorded which operations the core will do, with the numbers that albumentations
-has drawn. A transform that the core does not do gets the pixels.
+has drawn. A transform that the core does not do gets the pixels, and what it makes of them is
+recorded anew.
 
 Notes
 -----
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from fastdecode.native._library import ffi, lib
 from fastdecode.native._pool import Recorded
 from fastdecode.torch import _albumentations as known
 from fastdecode.torch._programs import Unsupported
-from fastdecode.torch._recorded import LazyTensor, Recording
+from fastdecode.torch._recorded import LazyTensor, Recording, ppm
 from fastdecode.torch.transforms.base import Recipe
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ class LazyArray:
     ndim = 3
 
     def __init__(
-        self, file: Unmade, operations: bytes, sides: tuple[int, int], form: Recipe = _BYTES
+        self,
+        file: Unmade | Pixels,
+        operations: bytes,
+        sides: tuple[int, int],
+        form: Recipe = _BYTES,
     ) -> None:
         self._file = file
         self._operations = operations
@@ -63,6 +68,15 @@ class LazyArray:
             return None
         begin = cls(file, b"", file.sides[::-1])
         return begin.then(*(Operation(*one) for one in file.done))  # type: ignore[arg-type]
+
+    @classmethod
+    def of_pixels(cls, made: Any, name: str) -> Any:
+        """Return what a transform has made of a file's image; as it is unless it is RGB bytes."""
+        if not isinstance(made, np.ndarray) or made.dtype != np.uint8 or made.shape[2:] != (3,):
+            return made
+        image = cls(Pixels(made, name), b"", made.shape[:2])
+        image._made = made
+        return image
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -93,6 +107,10 @@ class LazyArray:
             return None
         return LazyArray(self._file, self._operations, self._sides, form)
 
+    @property
+    def name(self) -> str:
+        return self._file.name
+
     def recording(self) -> Recording:
         width, height = self._file.sides
         recorded = Recorded(width, height, self._operations)
@@ -115,6 +133,25 @@ class LazyArray:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.made(), name)
+
+
+class Pixels(NamedTuple):
+    """An image that a transform has made, in place of a file."""
+
+    array: np.ndarray[Any, Any]
+    """RGB bytes (H, W, 3)."""
+    name: str
+    """The path of the file of which it was made."""
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        height, width, _ = self.array.shape
+        return width, height
+
+    @property
+    def data(self) -> bytes:
+        """The image as a file."""
+        return ppm(self.array)
 
 
 def with_arrays(found: Any) -> Any:
@@ -218,7 +255,12 @@ class _Leaf:
         missing = set(getattr(transform, "targets_as_params", ())) - data.keys()
         if record is None or missing or not images:
             arrays = {name: with_arrays(one) for name, one in data.items()}
-            return transform(force_apply=force_apply, **arrays)
+            made = transform(force_apply=force_apply, **arrays)
+            return made | {
+                name: LazyArray.of_pixels(made[name], data[name].name)
+                for name in images
+                if name in made
+            }
         transform.params = {}
         if not transform.should_apply(force_apply=force_apply):
             return data
@@ -254,7 +296,8 @@ class _Leaf:
         if recorded is not None:
             return recorded
         made = function(image.made(), **drawn)
-        return np.ascontiguousarray(made) if isinstance(made, np.ndarray) else made
+        made = np.ascontiguousarray(made) if isinstance(made, np.ndarray) else made
+        return LazyArray.of_pixels(made, image.name)
 
 
 _CALLED = ("__call__", "apply_with_params")
