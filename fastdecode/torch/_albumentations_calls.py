@@ -29,7 +29,7 @@ from fastdecode.native._library import ffi, lib
 from fastdecode.native._pool import Recorded
 from fastdecode.torch import _albumentations as known
 from fastdecode.torch._programs import Unsupported
-from fastdecode.torch._recorded import LazyTensor, Recording, ppm
+from fastdecode.torch._recorded import LazyTensor, Recording, make, ppm
 from fastdecode.torch.transforms.base import Recipe
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class LazyArray:
         """Return the array."""
         if self._made is None:
             made = np.empty(self.shape, self.dtype)
-            self.recording().make_one(torch.from_numpy(made).permute(2, 0, 1))
+            make([self.recording()], torch.from_numpy(made).permute(2, 0, 1)[None])
             self._made = made
         return self._made
 

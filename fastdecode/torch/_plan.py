@@ -261,9 +261,9 @@ class Plan(EncodedTransform):
         made = _through(called, image)
         if following is None:
             return made
-        if isinstance(made, PillowImage.Image):
+        if unmade(made) is not None:
             return following.of_image(made)
-        return _through(following.written, made)
+        return Following(following.written)(made, None)
 
     @cached_property
     def _halves(self) -> tuple[Sequence[Any], Plan | None] | None:

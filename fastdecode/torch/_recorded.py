@@ -78,7 +78,7 @@ class Recording(NamedTuple):
 def ppm(image: np.ndarray[Any, Any]) -> bytes:
     """Return RGB bytes (H, W, 3) as the file that the core reads fastest."""
     height, width, _ = image.shape
-    return b"P6\n%d %d\n255\n%b" % (width, height, np.ascontiguousarray(image).data)
+    return b"".join((b"P6\n%d %d\n255\n" % (width, height), np.ascontiguousarray(image).data))
 
 
 class LazyTensor(torch.Tensor):

@@ -19,6 +19,7 @@ from PIL import Image as PillowImage
 from fastdecode.native._augment import Impossible
 from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
+from fastdecode.torch._recorded import LazyTensor, may_be_of, ppm
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch._user_code import DrawingFrom, is_thread_safe, says_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import GlobalDraws, SampleGenerator
@@ -83,12 +84,17 @@ class InCore:
     parts: tuple[Any, ...]
 
     def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
-        """Return what the parts make of an image, of the form that the recipe begins with."""
+        """Return what the parts make of an image, of the form that the recipe begins with.
+
+        For code of the user's, which draws from the global generators, it may be made later.
+        """
         pixels = image.permute(1, 2, 0).numpy() if isinstance(image, torch.Tensor) else image
         rows = np.ascontiguousarray(pixels)
         height, width = rows.shape[:2]
         try:
             drawn = self.recipe.draw(width, height, generator)
+            if generator is None and self._is_recordable:
+                return LazyTensor.of_sample(ppm(rows), "", drawn, self.recipe, self.recipe.image)
             pixels = self.recipe.make_from(DecodedPart(rows, 0, 0), drawn)
         except Impossible:  # then as written
             with as_written(generator):
@@ -99,6 +105,12 @@ class InCore:
         if isinstance(made, PillowImage.Image) and isinstance(image, PillowImage.Image):
             made.info = dict(image.info)
         return made
+
+    @property
+    def _is_recordable(self) -> bool:
+        recipe, image = self.recipe, self.recipe.image
+        as_tensor = recipe.form != "pil" and image is not np.ndarray
+        return as_tensor and may_be_of(image) and not recipe.by_torch
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,9 @@ def small(folders: list[str], first: bytes, *suffixes: str) -> list[Path]:
 
 
 def made_jpegs() -> Iterator[tuple[str, bytes]]:
-    """Encode small images of each colour, with and without scans and restart markers."""
+    """Encode small images of each colour, with and without scans and restart markers; and a PPM."""
     pixels = random.Random(0).randbytes(15 * 11 * 4)
+    yield "made_ppm", b"P6\n15 11\n255\n" + pixels[: 15 * 11 * 3]
     for mode, progressive, rows in product(("L", "RGB", "CMYK"), (False, True), (0, 1)):
         image = Image.frombytes(mode, (15, 11), pixels[: 15 * 11 * len(mode)]).resize((75, 55))
         file = io.BytesIO()

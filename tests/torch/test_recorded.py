@@ -25,6 +25,7 @@ from same import assert_same
 from torch.utils.data import DataLoader, Dataset, StackDataset, Subset, default_collate
 
 import fastdecode
+from fastdecode.native import _library
 from fastdecode.torch import Loader, _recorded, fuse
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._recorded import LazyTensor
@@ -450,15 +451,37 @@ def test_what_the_core_does_not_do_is_done_before(
     ],
 )
 def test_what_follows_a_step_of_ones_own_is_recorded(folder: Path, steps: list[Any]) -> None:
-    """The steps up to it are called with the image, and the others if it has its pixels then."""
+    """The steps up to it are called with the image; pixels that they make go on as bytes."""
     path = folder / "0.jpg"
     torch.manual_seed(3)
     made = fuse(v1.Compose(steps))(fastdecode.open(path).convert("RGB"))
     torch.manual_seed(3)
     expected = v1.Compose(steps)(Image.open(path).convert("RGB"))
 
-    assert _is_recorded(made) is (ImageOps.invert not in steps)
+    assert _is_recorded(made)
     assert_same(made, expected, within=1.01 / 255 / 0.2)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 5), (500, 375)])
+def test_pixels_that_a_step_makes_are_kept(folder: Path, size: tuple[int, int]) -> None:
+    """They travel as a file, which is resized as any other, and refused if it is cut off."""
+    pixels = np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), np.uint8)
+    resize = v1.Compose([v1.Resize((9, 8)), v1.ToTensor()])
+
+    made, whole = (
+        fuse(v1.Compose([lambda _: Image.fromarray(pixels), *steps]))(
+            fastdecode.open(folder / "0.jpg").convert("RGB")
+        )
+        for steps in ([resize], [v1.PILToTensor()])
+    )
+
+    assert _is_recorded(made)
+    assert _is_recorded(whole)
+    assert_same(made, resize(Image.fromarray(pixels)), within=1.01 / 255)
+    assert_same(whole.permute(1, 2, 0).numpy(), pixels)
+    file = _recorded.ppm(pixels)
+    for damaged in (file[:-1], file + b"1", file.replace(b"255", b"254", 1)):
+        assert _library.probe(damaged) is None
 
 
 def test_an_image_that_a_pipeline_makes_is_not_decoded(folder: Path) -> None:
