@@ -52,8 +52,8 @@ class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
     `place_of` returns where in the dataset an item is. Code of the user's is called under `lock`.
-    `as_uint8` makes uint8 images without normalising them. `isolated` says that there is no such
-    code. With `seeds`, the global generators are seeded for each sample.
+    `as_uint8` makes uint8 images without normalising them. With `seeds`, the global generators are
+    seeded for each sample.
     """
 
     def __init__(
@@ -65,14 +65,12 @@ class NativeBatchMaker:
         lock: AbstractContextManager[Any],
         *,
         as_uint8: bool = False,
-        isolated: bool = True,
         seeds: bool = False,
     ) -> None:
         self.dataset = dataset
         self.settings = settings
         self.place_of = place_of
         self.lock = lock
-        self.isolated = isolated
         self.seeds = seeds
         self._pool = pool
         self._as_uint8 = as_uint8
@@ -125,12 +123,10 @@ class NativeBatchMaker:
 
     def _eligible_recipe(self) -> EligibleRecipe | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
-        eligible: EligibleRecipe | str
-        eligible = self.dataset._eligible_recipe(self.settings, finishes=not self._as_uint8)
+        eligible: EligibleRecipe | str = self.dataset._eligible_recipe(self.settings)
         if isinstance(eligible, str) or not core_may_decode(self.settings.options.backend):
             return None
-        draws_between = self.seeds and eligible.maps
-        if draws_between or (eligible.finish is not None and not self.isolated):
+        if self.seeds and eligible.maps:
             return None  # code of the user's draws before and after the core, for each sample
         if self._as_uint8:
             return eligible._replace(recipe=eligible.recipe.in_bytes(), image=None)
@@ -201,10 +197,8 @@ class _Call:
                         source, self._targets[at] = reads[at].result()
                     else:
                         source, self._targets[at] = read(place_of(item.index))
-                    if not self._maker.isolated:
-                        generator = draws_beside_users_code(item.seed, globally=self._maker.seeds)
-                        self._seeds[at] = generator.state
                     if self._maker.seeds:
+                        self._seeds[at] = draws_beside_users_code(item.seed).state
                         target, by = self._targets[at], self._maker.settings.target_transform
                         self._targets[at] = map_targets(self._dataset, target, None, by)
                     found.append(as_source(source))
@@ -255,13 +249,11 @@ class _Call:
         by = self._maker.settings.target_transform
         as_read = not self._eligible.maps and by is None
         as_read |= self._maker.seeds
-        bare, finish = self._dataset._is_bare(), self._eligible.finish
+        bare = self._dataset._is_bare()
         with self._maker.lock:
             for at, geometry in self._done:
                 image: Any = _IN_PLACE if rows is None else rows[at]
                 try:
-                    if finish is not None:
-                        image = finish(image, generator_of(self._seeds[at]))
                     target = targets[at]
                     if not as_read:
                         target = map_targets(self._dataset, target, geometry, by)
