@@ -52,8 +52,8 @@ class NativeBatchMaker:
     """Makes samples of a dataset in a pool of the core. Any number of threads may use it at once.
 
     `place_of` returns where in the dataset an item is. Code of the user's is called under `lock`.
-    `as_uint8` makes uint8 images without normalising them. With `seeds`, the global generators are
-    seeded for each sample.
+    `as_uint8` makes uint8 images without normalising them. `isolated` says that there is no such
+    code. With `seeds`, the global generators are seeded for each sample.
     """
 
     def __init__(
@@ -65,12 +65,14 @@ class NativeBatchMaker:
         lock: AbstractContextManager[Any],
         *,
         as_uint8: bool = False,
+        isolated: bool = True,
         seeds: bool = False,
     ) -> None:
         self.dataset = dataset
         self.settings = settings
         self.place_of = place_of
         self.lock = lock
+        self.isolated = isolated
         self.seeds = seeds
         self._pool = pool
         self._as_uint8 = as_uint8
@@ -197,8 +199,10 @@ class _Call:
                         source, self._targets[at] = reads[at].result()
                     else:
                         source, self._targets[at] = read(place_of(item.index))
+                    if not self._maker.isolated:
+                        generator = draws_beside_users_code(item.seed, globally=self._maker.seeds)
+                        self._seeds[at] = generator.state
                     if self._maker.seeds:
-                        self._seeds[at] = draws_beside_users_code(item.seed).state
                         target, by = self._targets[at], self._maker.settings.target_transform
                         self._targets[at] = map_targets(self._dataset, target, None, by)
                     found.append(as_source(source))

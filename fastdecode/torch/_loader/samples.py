@@ -355,7 +355,8 @@ class SampleMaker:
 
     def __init__(self, source: SampleSource, pool: Pool | None, *, alone: bool = False) -> None:
         self.source = source
-        self._seeds = alone and not source.isolated
+        self._isolated = source.isolated
+        self._seeds = alone and not self._isolated
         self._lock = nullcontext() if self._seeds else source.lock
         self._getter: Any = source.batch_getter()
         self.native: NativeBatchMaker | None = None
@@ -367,6 +368,7 @@ class SampleMaker:
                 source.dataset_index,
                 self._lock,
                 as_uint8=source.as_uint8,
+                isolated=self._isolated,
                 seeds=self._seeds,
             )
 
@@ -407,7 +409,9 @@ class SampleMaker:
                 raise
 
     def generator_of(self, seed: int) -> SampleGenerator:
-        return draws_beside_users_code(seed) if self._seeds else generator_of(seed)
+        if self._isolated:
+            return generator_of(seed)
+        return draws_beside_users_code(seed, globally=self._seeds)
 
     @property
     def makes_whole_batches(self) -> bool:

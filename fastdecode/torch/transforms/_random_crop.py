@@ -74,11 +74,24 @@ class SampleGenerator(torch.Generator):
         return _restore, (self.get_state(),)
 
 
-class GlobalDraws(SampleGenerator):
+class NumberedDraws(SampleGenerator):
     """The random numbers of a sample that code of the user's helps to make.
 
-    Whenever the core draws, it begins from the next number of torch's global generator, which in a
-    worker process has the seed of the sample. The user's code may seed it, save it and set it back.
+    Whenever the core draws, it begins from the next number of torch's generator with the seed.
+    """
+
+    @property
+    def state(self) -> int:
+        return int(torch.randint(2**63 - 1, (), generator=self, device="cpu"))
+
+    @state.setter
+    def state(self, _: int) -> None: ...
+
+
+class GlobalDraws(NumberedDraws):
+    """The same in a worker process, where torch's global generator has the seed of the sample.
+
+    The user's code may seed that generator, save it and set it back.
     """
 
     @property
@@ -313,6 +326,7 @@ class _ThreadLocals(threading.local):
 
     def __init__(self) -> None:
         self.generator = SampleGenerator("cpu")
+        self.numbered_draws = NumberedDraws("cpu")
         self.global_draws = GlobalDraws("cpu")
         self.scratch_numbers: dict[torch.device, torch.Tensor] = {}
 
@@ -325,9 +339,10 @@ def generator_of(seed: int) -> SampleGenerator:
     return _thread_locals.generator.manual_seed(seed)
 
 
-def draws_beside_users_code(seed: int) -> GlobalDraws:
+def draws_beside_users_code(seed: int, *, globally: bool) -> NumberedDraws:
     """Return this thread's generator of samples that the user's code helps to make."""
-    generator = _thread_locals.global_draws
+    kept = _thread_locals
+    generator = kept.global_draws if globally else kept.numbered_draws
     generator.manual_seed(seed)
     return generator
 
