@@ -160,7 +160,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
         `fuse` recognises run while decoding. A change to one of its steps takes effect with the
-        next sample, in a `Loader` with the next epoch. What is not recognised is called as it is
+        next sample, in a `Loader` with the next epoch. What the core does not do is called as it is
         written, by a `Loader` in worker processes.
     target_transform : callable, optional
         Called with the target.
