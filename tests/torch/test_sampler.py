@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies, indices
+from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies
 from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import (
@@ -510,31 +510,6 @@ def test_the_prefetcher_makes_no_state_until_it_is_asked() -> None:
     with Loader(NUMBERS, SIZE, sampler=Stateful(), threads=1) as again:
         again.load_state_dict(state)
         assert [batch.tolist() for batch in again] == rest
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_a_state_of_the_first_version_is_resumed(drop_last: bool) -> None:
-    """It has all items of the epoch, and the sampler is not asked for them again."""
-    items, how = [5, 5, 7, 1, 2, 5, 0, 3, 9, 5], {"drop_last": drop_last, "threads": 1}
-    with Loader(Images(), SIZE, sampler=items, **how) as loader:
-        expected = copies(loader)
-        settings = loader.state_dict()["settings"]
-    state = {"version": 1, "epoch": 0, "batch": 1, "items": items, "settings": settings}
-    with Loader(Images(), SIZE, sampler=[1, 2, 3, 4], **how) as loader:
-        loader.load_state_dict(state)
-        epoch = iter(loader)
-        second = copies([next(epoch)])
-        assert_same(second, expected[1:2])
-        loader.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-        assert_same(copies(loader), expected[2:])
-        assert indices(loader) == [1, 2, 3, 4]
-        with pytest.raises(ValueError, match="state"):
-            loader.load_state_dict({**state, "batch": 9})
-    settings |= {"sampler": "batches", "batch_size": 1, "drop_last": False}
-    state = {**state, "items": [items[:3], items[3:4], items[4:]], "settings": settings}
-    with Loader(Images(), batch_sampler=[[1]], threads=1) as loader:
-        loader.load_state_dict(state)
-        assert indices(loader) == items[3:]
 
 
 # Ranks

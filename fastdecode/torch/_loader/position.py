@@ -8,7 +8,7 @@ from typing import Any
 
 from fastdecode._arguments import is_int
 from fastdecode.torch._loader.order import DrawnBatch, Order, Sharding
-from fastdecode.torch._loader.sampler import CallersSampler, all_saved
+from fastdecode.torch._loader.sampler import CallersSampler
 
 _VERSION = 2
 
@@ -64,19 +64,14 @@ class Position:
     @staticmethod
     def from_state(state: dict[str, Any], settings: dict[str, Any]) -> Position:
         """Restore the state of a loader with the same settings; refuse any other."""
-        old = isinstance(state, dict) and state.get("version") == 1  # with all items of the epoch
-        version, other = (1, "items") if old else (_VERSION, "sampler")
-        check_state(state, "Loader", version, ("epoch", "batch"), other)
+        check_state(state, "Loader", _VERSION, ("epoch", "batch"), "sampler")
         refuse_other(state["settings"], settings, "loader", "batches")
         epoch, batch, items = state["epoch"], state["batch"], state["items"]
         if items is None:
             return Position(epoch, batch)
-        if not old:
-            if not (isinstance(items, list) and isinstance(state["sampler"], dict)):
-                raise ValueError("this state of a Loader is damaged: it has no sampled items")
-            return Position(epoch, batch, {"items": items, "sampler": state["sampler"]})
-        how = {"batches": settings["sampler"] == "batches", "drop_last": settings["drop_last"]}
-        return Position(epoch, batch, all_saved(items, batch, settings["batch_size"], **how))
+        if not (isinstance(items, list) and isinstance(state["sampler"], dict)):
+            raise ValueError("this state of a Loader is damaged: it has no sampled items")
+        return Position(epoch, batch, {"items": items, "sampler": state["sampler"]})
 
 
 def check_state(state: Any, whose: str, version: int, numbers: Sequence[str], other: str) -> None:

@@ -146,12 +146,11 @@ class SampledEpoch(Iterator[list[Any]]):
         self._generators: _Generators | None = None
         self.counts: Counter[Any] = Counter()
         how = {} if saved is None else saved["sampler"]
-        self._continues = saved is None or "state" in how or "generators" in how
-        self._batches: Iterator[list[Any]] = self._draw() if self._continues else iter(())
+        self._batches: Iterator[list[Any]] = self._draw()
         self.number: int = how.get("number", 0)
         if "state" in how:
             self._load(copy.deepcopy(how["state"]))  # the sampler may go on changing it
-        elif self._continues and (self._resumable is None or "generators" in how):
+        elif self._resumable is None or "generators" in how:
             self._generators = _Generators(given.both, epoch, how.get("generators"))
         if saved is not None:
             self._resume(saved["items"], how.get("counts"))
@@ -226,27 +225,12 @@ class SampledEpoch(Iterator[list[Any]]):
         counts = self.counts.copy()
         for pending in items[1:]:
             counts.subtract(map(occurrence_key, pending))
-        how = {"number": place.number, "counts": [[key, n] for key, n in counts.items() if n]}
-        if self._continues:
-            how["state"] = copy.deepcopy(self._resumable.state_dict())
-        return {"items": items, "sampler": how}
-
-
-def all_saved(
-    items: list[Any], number: int, size: int, *, batches: bool, drop_last: bool
-) -> dict[str, Any]:
-    """Return what `SampledEpoch.save` would, from all items of an epoch."""
-    chunks = items if batches else [items[at : at + size] for at in range(0, len(items), size)]
-    if drop_last and chunks and len(chunks[-1]) < size:
-        chunks.pop()
-    if number > len(chunks):
-        raise ValueError(f"the state is of batch {number}, but its epoch has {len(chunks)}")
-    counts: Counter[Any] = Counter()
-    for chunk in chunks[:number]:
-        count_occurrences(counts, chunk)
-    before = chunks[number - 1 : number] if number else [[]]
-    how = {"number": number, "counts": [[key, n] for key, n in counts.items()]}
-    return {"items": [*before, *chunks[number:]], "sampler": how}
+        given = [[key, n] for key, n in counts.items() if n]
+        state = copy.deepcopy(self._resumable.state_dict())
+        return {
+            "items": items,
+            "sampler": {"number": place.number, "counts": given, "state": state},
+        }
 
 
 def is_resumable(one: Any) -> bool:
