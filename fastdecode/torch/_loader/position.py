@@ -70,7 +70,7 @@ class Position:
         if items is None:
             return Position(epoch, batch)
         if not (isinstance(items, list) and isinstance(state["sampler"], dict)):
-            raise ValueError("this state of a Loader is damaged: it has no sampled items")
+            raise ValueError("this state of a Loader is damaged: it has no sampled items")  # noqa: TRY004
         return Position(epoch, batch, {"items": items, "sampler": state["sampler"]})
 
 
