@@ -39,6 +39,10 @@ class TarWriter(Writer):
         How many bytes have been written.
     sha256 : str
         Their checksum.
+    items : int
+        How many images have been written.
+    about : dict
+        What else the index says of the shard.
 
     Notes
     -----
@@ -58,6 +62,7 @@ class TarWriter(Writer):
         self._names = Names()
         self._limit = limit
         self._builder = IndexBuilder(classes, COLUMNS)
+        self.about: dict[str, Any] = {}
         self._sha256 = hashlib.sha256()
         self.size = 0
         self._beside = self._final.with_name(self._final.name + SUFFIX)
@@ -67,6 +72,10 @@ class TarWriter(Writer):
     @property
     def sha256(self) -> str:
         return self._sha256.hexdigest()
+
+    @property
+    def items(self) -> int:
+        return len(self._builder)
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         beside = _target_member(target)
@@ -114,7 +123,8 @@ class TarWriter(Writer):
 
     def _publish(self) -> None:
         # The index first: an index without a shard does no harm, a shard with an old index would.
-        self._builder.write(self._beside, about_index(self.size, WantedMembers()))
+        about = about_index(self.size, WantedMembers())
+        self._builder.write(self._beside, {**about, "sha256": self.sha256, **self.about})
         super()._publish()
 
 
