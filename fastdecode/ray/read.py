@@ -19,7 +19,6 @@ from fastdecode.ray._rows import Job, OnError, Portion, RowOptions, portions
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import is_readable_file
 from fastdecode.stores.base import Store, StoreOptions
-from fastdecode.stores.concat import Concatenated
 from fastdecode.stores.locations import expand_wildcards
 
 if TYPE_CHECKING:
@@ -137,8 +136,6 @@ def read_images(
     first = _first_target(store)
     labelled = first is not None if include_labels is None else include_labels
     columns = [*(["label"] if labelled else []), *(["path"] if include_paths else [])]
-    if isinstance(store, Concatenated):
-        store.compare_keys()  # else each process would, by reading the index of every shard
     # `put` starts Ray if it is not running.
     task = _Read(ray.put(store), job, columns, _label_type(first))
     return ray.data.range(

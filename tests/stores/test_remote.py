@@ -58,7 +58,7 @@ def _check(store: Store, count: int = _COUNT) -> None:
     assert len(store) == count
     assert [store.target(i) for i in range(count)] == list(range(count))
     assert [bytes(store.read(i)) for i in range(count)] == [image(i) for i in range(count)]
-    assert store.key(0) == "0000.jpg"
+    assert store.key(0).endswith("0000.jpg")
 
 
 def test_a_remote_shard_is_read_by_its_index(place, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_remote_shard_without_an_index_says_what_to_do(place, tmp_path: Path) 
     shard, _ = _shard(tmp_path)
     _upload(place, shard)
 
-    with pytest.raises(StoreError, match=r"has no index.*index_tar\(LOCATION, index=FILE\)"):
+    with pytest.raises(StoreError, match=r"has no index.*fastdecode index --to"):
         open_store(f"{uri}/t.tar", storage_options=options)
     with pytest.raises(ValueError, match="say with index= where"):
         index_tar(f"{uri}/t.tar", storage_options=options)
@@ -247,7 +247,7 @@ def test_threads_open_a_shard_once(tmp_path: Path, name: str, shards: int) -> No
             keys = list(threads.map(copy.key, numbers))
             found = list(threads.map(lambda index: bytes(copy.read(index)), numbers))
 
-    assert keys == [f"{number:04d}.jpg" for number in numbers]
+    assert [key[-8:] for key in keys] == [f"{number:04d}.jpg" for number in numbers]
     assert found == [image(number) for number in numbers]
     assert server.requests["GET", ".fdx"] == shards
     assert server.requests["HEAD", ".fdx"] + server.requests["HEAD", ".tar"] <= 2 * shards
