@@ -17,6 +17,7 @@ from fastdecode.stores._scan import EXTENSIONS, found
 from fastdecode.stores.base import Writer
 
 if TYPE_CHECKING:
+    from fastdecode.stores.base import Store
     from fastdecode.types import Buffer
 
 INDEX = "fastdecode.fdx"
@@ -74,6 +75,16 @@ def open_folder(
         raise FileNotFoundError(f"{location}: no image in it ends in {', '.join(extensions)}")
     index = _build_index(location, images, [] if loose or not targets else there.folders)
     return FileStore(location, location, index, "folder", storage_options)
+
+
+def open_any(location: str) -> Store:
+    """Open a store; in a folder of images, some may lie next to the class folders."""
+    from fastdecode.stores import open_store
+
+    try:
+        return open_store(location)
+    except LooseImages:
+        return open_store(location, targets=False)
 
 
 def _build_index(location: str, images: Iterable[str], classes: list[str]) -> Index:
