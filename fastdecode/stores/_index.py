@@ -19,6 +19,7 @@ import zlib
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from fastdecode.stores.base import Store
 from fastdecode.types import Buffer
 
 MAGIC = b"FDINDEX2"
+_DECODER = json.JSONDecoder()
 _ALIGNED = 8
 
 
@@ -48,8 +50,11 @@ class IndexBuilder:
         return len(self._ends) - 1
 
     def add(self, key: str, target: Any = None, **numbers: int) -> None:
+        target = plain_target(target)
         # Escapes keep the bytes of a key that is not UTF-8, which the name of a file may be.
-        text = b"[%b,%b]" % (json.dumps(key).encode(), dump_target(plain_target(target)))
+        quoted = encode_basestring_ascii(key).encode()
+        value = b"%d" % target if type(target) is int else dump_target(target)
+        text = b"[%b,%b]" % (quoted, value)
         for name, column in self._numbers.items():
             column.append(numbers[name])
         self._items += text
@@ -110,7 +115,8 @@ class Index:
             parts = {name: _part(rest[end:], *place) for name, place in header["columns"].items()}
             self._items = parts.pop("items")
             self._columns = {name: np.frombuffer(part, "<u8") for name, part in parts.items()}
-            self._count = len(self._columns["ends"]) - 1
+            self._ends = self._columns["ends"]
+            self._count = len(self._ends) - 1
             sizes = {len(self._columns[name]) for name in columns}
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise _index_error(name) from error
@@ -177,9 +183,9 @@ class Index:
     def _entry(self, index: int) -> tuple[Any, Any]:
         """Return the key and the target of an item."""
         self.check(index)
-        start, end = self._columns["ends"][index : index + 2].tolist()
+        start, end = self._ends[index : index + 2].tolist()
         try:
-            key, target = json.loads(bytes(self._items[start:end]))
+            (key, target), _ = _DECODER.raw_decode(str(self._items[start:end], "utf-8"))
         except (RecursionError, TypeError, ValueError) as error:
             raise StoreError(
                 f"{self.name}, item {index}: its entry in the index is damaged; remove the index "
