@@ -278,19 +278,6 @@ def test_item_that_the_store_cannot_hold_is_bad(tmp_path: Path) -> None:
     assert "'a.jpg' is a file" in why
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
-def test_unreadable_file_ends_the_pack(tmp_path: Path) -> None:
-    """A file without read permission ends the pack; it is not a bad item."""
-    source = make_source(tmp_path / "source")
-    (source / "cats" / "0.jpg").chmod(0)
-
-    with pytest.raises(OSError, match=r"item 0 \(cats/0\.jpg\).*Permission denied"):
-        pack(source, tmp_path / "out.tar", skip_bad=True)
-    (source / "cats" / "0.jpg").chmod(0o600)
-
-    assert pack(source, tmp_path / "out.tar", skip_bad=True).bad == []
-
-
 def test_sizes_are_parsed() -> None:
     """Sizes are parsed with decimal and binary units, and a missing unit is an error."""
     assert as_bytes("500MB") == 500_000_000

@@ -137,21 +137,6 @@ def test_missing_shard_is_an_error(place, tmp_path: Path) -> None:
         open_tar([f"{uri}/t.tar"], storage_options=options).read(0)
 
 
-def test_replaced_shard_is_an_error(place, tmp_path: Path) -> None:
-    """A shard replaced on the server is found by its headers, or by its size at opening."""
-    uri, options, _ = place
-    _upload(place, *_shard(tmp_path))
-    store = open_store(f"{uri}/t.tar", storage_options=options)
-    other = write_tar(tmp_path / "t.tar", numbered(_COUNT, begin=10))
-    _upload(place, other)
-
-    with pytest.raises(StoreError, match=r"item 2 \(0002\.jpg\).*another member"):
-        store.read(2)
-    _upload(place, write_tar(tmp_path / "t.tar", numbered(_COUNT + 9)))
-    with pytest.raises(StoreError, match="its index belongs to a shard of"):
-        open_store(f"{uri}/t.tar", storage_options=options)
-
-
 def _read_all(store: Store, results: Any) -> None:
     results.put([bytes(store.read(i)) for i in range(len(store))])
 
@@ -189,12 +174,6 @@ def test_options_of_the_user_win(protocol: str) -> None:
         system: Any = Remote(f"{protocol}://{BUCKET}/a", {"config_kwargs": given})._filesystem
 
         assert system.config_kwargs == {"max_pool_connections": CONNECTIONS} | given
-
-
-def test_unknown_protocol_is_an_error() -> None:
-    """A URI with an unknown protocol raises fsspec's error."""
-    with pytest.raises(ValueError, match="nonsense"):
-        open_store("nonsense://bucket/t.tar")
 
 
 def test_interrupted_import_can_be_repeated() -> None:

@@ -65,16 +65,6 @@ def test_an_index_of_another_shard_is_refused(shard: Path) -> None:
         open_store(shard)
 
 
-def test_open_store_keeps_reading_a_replaced_shard(shard: Path) -> None:
-    """An open store keeps reading the old file after a new one takes its name."""
-    index_tar(shard)
-    store = open_store(shard)
-    other = write_tar(shard.with_name("other"), numbered(_COUNT, begin=10))
-    other.rename(shard)
-
-    assert [bytes(store.read(i)) for i in range(_COUNT)] == [image(i) for i in range(_COUNT)]
-
-
 def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
     """An index that was not made for a tar shard is refused."""
     IndexBuilder().write(f"{shard}{SUFFIX}", {"kind": "folder"})
