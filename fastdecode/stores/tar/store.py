@@ -164,7 +164,8 @@ class TarStore(IndexedStore):
                 f"{self._index_at} is not the index of a tar shard: remove it, and "
                 f"{_remake_hint(self.location)}"
             ) from None
-        made = WantedMembers(tuple(index.about["image"]), index.about["target"])
+        about = index.about
+        made = WantedMembers(tuple(about.get("image") or ()), str(about.get("target") or ""))
         if wanted in (None, WantedMembers(), made):
             return index
         if not named:
