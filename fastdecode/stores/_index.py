@@ -51,7 +51,8 @@ class IndexBuilder:
 
     def add(self, key: str, target: Any = None, **numbers: int) -> None:
         target = plain_target(target)
-        # Escapes keep the bytes of a key that is not UTF-8, which the name of a file may be.
+        if not key.isascii():  # the bytes of a file's name are kept, whatever the locale is
+            key = str(key.encode("utf-8", "surrogateescape"), "utf-8", "surrogateescape")
         quoted = encode_basestring_ascii(key).encode()
         value = b"%d" % target if type(target) is int else dump_target(target)
         text = b"[%b,%b]" % (quoted, value)
