@@ -266,7 +266,8 @@ class _Job:
 
     def _identity(self) -> str:
         """Return a checksum of what decides which items each shard holds, but for their bytes."""
-        versions = fastdecode.__version__, PIL.__version__
+        encoder = PIL.__version__ if self.options.max_side is not None else ""
+        versions = fastdecode.__version__, encoder
         given = repr((*versions, self.options, list(self.store.classes)))
         whole = hashlib.sha256(given.encode("utf-8", "surrogatepass"))
         for index in range(len(self.store)):
