@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import os
 import random
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
 from fastdecode._decode.api import probe
-from fastdecode._system.files import open_regular, read_regular
+from fastdecode._system.files import read_regular
 from fastdecode.errors import (
     DecodeError,
     StoreError,
@@ -27,8 +25,8 @@ from fastdecode.errors import (
 )
 from fastdecode.measure import result
 from fastdecode.samples import photo
-from fastdecode.stores import Store, kind_of, open_store
-from fastdecode.stores._scan import EXTENSIONS, found, is_folder
+from fastdecode.stores import Store, kind_by_suffix, open_store
+from fastdecode.stores.folder import FileStore, open_any
 from fastdecode.types import Buffer, Header
 
 SAMPLES = photo.parent
@@ -41,8 +39,6 @@ USUAL_PIXELS = 100_000_000
 """Default number of pixels in a short run: fifty images of two megapixels."""
 
 _MIN_IMAGES = 8  # however large they are
-
-_HEAD = 1 << 20  # bytes to read first, so that films and archives are not read whole
 
 
 @dataclass(frozen=True)
@@ -101,103 +97,49 @@ class Collection:
 def collect(
     paths: Sequence[str | Path], *, limit: int | None = None, pixels: int | None = None
 ) -> Collection:
-    """Find every image under the paths, and read its header.
+    """Find the images of folders, stores and files, and read their headers.
 
-    Folders are searched to any depth, except hidden files and folders. A folder with tar shards and
-    no images is a store. At most `limit` images are taken, and few more than have so many `pixels`.
-    They are drawn at random, because the first ones of a data set are often all of one class. The
-    draw is the same in each call.
+    At most `limit` images are taken, and few more than have so many `pixels`. They are drawn at
+    random, because the first ones of a data set are often all of one class. The draw is the same in
+    each call.
     """
     collection = Collection()
-    root = Path(paths[0]) if len(paths) == 1 and _is_folder(paths[0]) else None
-
-    def note(error: OSError) -> None:
-        """Add a folder that cannot be searched to the unreadable files."""
-        path = Path(error.filename)
-        name = visible(str(path.relative_to(root) if root and path != root else path))
-        collection.unreadable[name] = error.strerror or str(error)
-
-    files, stores = _files_and_stores(paths, note)
-    ends = list(accumulate(len(store) for store in stores))
-    total = len(files) + (ends[-1] if ends else 0)
-    order = array("q", range(total))  # a list would be large for a store with millions
+    stores = list(map(_open, dict.fromkeys(map(str, paths))))
+    ends = list(accumulate(map(len, stores)))
+    order = array("q", range(ends[-1]))  # a list would be large for a store with millions
     random.Random(0).shuffle(order)
     room = math.inf if pixels is None else pixels
     for count, drawn in enumerate(order):
         enough = room <= 0 and len(collection.photos) >= _MIN_IMAGES
         if enough or (limit is not None and len(collection.photos) >= limit):
-            collection.left_out = total - count
+            collection.left_out = len(order) - count
             break
-        before = len(collection.photos)
-        if drawn < len(files):
-            path = files[drawn]
-            name = visible(str(path.relative_to(root) if root else path))
-            _take(collection, name, partial(_load, path, name))
+        at = bisect_right(ends, drawn)
+        store, index = stores[at], drawn - (ends[at] - len(stores[at]))
+        name = _name(store, index, alone=len(stores) == 1)
+        if store.kind == "folder" and name.rpartition("/")[2].startswith("."):
+            continue  # hidden, as what macOS keeps beside files
+        try:
+            photo = _load(store, index, name)
+        except UnsupportedFormat:
+            collection.not_images += 1
+        except (DecodeError, StoreError, OSError) as error:
+            why = getattr(error, "strerror", None) or without_advice(error)
+            collection.unreadable[name] = why
         else:
-            at = bisect_right(ends, drawn - len(files))
-            index = drawn - len(files) - (ends[at] - len(stores[at]))
-            name = _name(stores[at], index, alone=len(paths) == 1)
-            _take(collection, name, partial(_load_item, stores[at], index, name))
-        room -= sum(photo.pixels for photo in collection.photos[before:])
+            collection.photos.append(photo)
+            room -= photo.pixels
     collection.photos.sort(key=lambda photo: photo.name)
     return collection
 
 
-def _take(collection: Collection, name: str, load: Callable[[], Photo]) -> None:
-    """Add an image, or the reason why it cannot be used."""
+def _open(location: str) -> Store:
+    """Open a folder, a store, or one image as a list."""
+    single = "://" not in location and os.path.lexists(location) and not Path(location).is_dir()
+    if single and kind_by_suffix(location) is None:
+        return open_store([location])
     try:
-        collection.photos.append(load())
-    except UnsupportedFormat:
-        collection.not_images += 1
-    except (DecodeError, StoreError, OSError) as error:
-        collection.unreadable[name] = getattr(error, "strerror", None) or without_advice(error)
-
-
-def _files_and_stores(
-    paths: Sequence[str | Path], note: Callable[[OSError], None] | None = None
-) -> tuple[list[Path], list[Store]]:
-    files: dict[Path, None] = {}  # in order, each once
-    stores: dict[str, Store] = {}
-    for given in paths:
-        location = str(given)
-        if _is_store(location):
-            if location not in stores:
-                stores[location] = _open_store(location)
-            continue
-        below = list(_files(Path(given), note))
-        if _are_shards(Path(given), below):
-            stores.setdefault(location, _open_store(location))
-        else:
-            files.update(dict.fromkeys(below))
-    return list(files), list(stores.values())
-
-
-def _is_store(location: str) -> bool:
-    """Return whether a location names a store, and not a folder of files."""
-    if not _is_folder(location):
-        try:
-            return kind_of(location) != "folder" or "://" in location
-        except (FileNotFoundError, ValueError):  # `_files` raises the error
-            return False
-    by_lmdb = os.path.exists(os.path.join(location, "data.mdb"))  # noqa: PTH110, PTH118 - no errors
-    return by_lmdb or kind_of(location) != "folder"
-
-
-def _is_folder(path: str | Path) -> bool:
-    """Return whether a path is a folder. Unlike `Path.is_dir`, this raises no error."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
-def _are_shards(folder: Path, files: Sequence[Path]) -> bool:
-    """Return whether a folder contains tar files, and no images below it."""
-    names = [str(path).lower() for path in files]
-    shards = any(path.parent == folder and path.suffix.lower() == ".tar" for path in files)
-    return shards and not any(name.endswith(EXTENSIONS) for name in names)
-
-
-def _open_store(location: str) -> Store:
-    try:
-        return open_store(location)
+        return open_any(location)
     except FileNotFoundError:
         raise
     except OSError as error:  # otherwise it would look like an error of standard output
@@ -205,42 +147,20 @@ def _open_store(location: str) -> Store:
 
 
 def _name(store: Store, index: int, *, alone: bool) -> str:
+    """Return the key of an item in the only store; else its path, or its store and key."""
     try:
         key = store.key(index)
+        if isinstance(store, FileStore) and not store.remote:
+            return visible(key if alone and store.kind == "folder" else str(store.source(index)))
     except StoreError:  # reading the item raises the error
         key = f"item {index}"
     return visible(key if alone else f"{store.location}, {key}")
 
 
-def _files(path: Path, note: Callable[[OSError], None] | None) -> Iterator[Path]:
-    if _is_folder(path):
-        listed = found(str(path), note=note, leave_out=_is_left_out)
-        yield from (path / name for name in listed.files)
-    elif os.path.lexists(path):
-        yield path
-    else:
-        raise FileNotFoundError(f"there is no file or folder {visible(str(path))!r}")
-
-
-def _is_left_out(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is hidden, or a link to a folder, which may be searched already."""
-    return entry.name.startswith(".") or (entry.is_symlink() and is_folder(entry))
-
-
-def _load(path: Path, name: str) -> Photo:
-    """Read the header of one image."""
-    with io.BufferedReader(open_regular(path)) as file:
-        data = file.read(_HEAD)
-        try:
-            header = probe(data)
-        except DecodeError:
-            if len(data) < _HEAD:
-                raise
-            header = probe(data + file.read())  # TIFF, for example, may have its header at the end
-        return Photo(name, path, header, os.fstat(file.fileno()).st_size)
-
-
-def _load_item(store: Store, index: int, name: str) -> Photo:
-    """Read the header of one image in a store."""
-    data = store.read(index)
-    return Photo(name, Path(store.location), probe(data), len(data), store, index)
+def _load(store: Store, index: int, name: str) -> Photo:
+    """Read an image and its header."""
+    source = store.source(index)
+    if isinstance(source, str):
+        data = read_regular(source)
+        return Photo(name, Path(source), probe(data), len(data))
+    return Photo(name, Path(store.location), probe(source), len(source), store, index)

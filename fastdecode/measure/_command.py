@@ -17,7 +17,7 @@ from fastdecode._backends import registry, selection
 from fastdecode._backends.ranking import default_order
 from fastdecode._system import files as _files
 from fastdecode.cli.terminal import INTERRUPTED, Parser, count, progress, say, seconds
-from fastdecode.errors import BackendUnavailable, StoreError, UnknownBackend, visible
+from fastdecode.errors import BackendUnavailable, UnknownBackend, visible
 from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
 from fastdecode.measure import _run as engine
@@ -149,7 +149,7 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
             return 0
         _check_arguments(parser, options)
         plan, notes = _plan(options, collection)
-    except (FileNotFoundError, BackendUnavailable, StoreError, UnknownBackend) as error:
+    except (FileNotFoundError, BackendUnavailable, UnknownBackend, ValueError) as error:
         parser.fail(error)
     alone = options.json == "-"  # standard output must contain only the JSON
     with redirect_stdout(sys.stderr if alone else sys.stdout):

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from fastdecode.packing._output import Packed
-from fastdecode.packing._pack import BadItems, pack
+from fastdecode.packing._pack import BadItems, Packed, pack
 from fastdecode.packing._survey import Finding, Limits, survey
 
 __all__ = ["BadItems", "Finding", "Limits", "Packed", "pack", "survey"]

@@ -30,8 +30,7 @@ from fastdecode.cli.terminal import (
 )
 from fastdecode.errors import FastDecodeError, StoreError, visible
 from fastdecode.packing._survey import FAILING, Finding, Limits, Status, reason, survey
-from fastdecode.stores import Store, open_store
-from fastdecode.stores.folder import LooseImages
+from fastdecode.stores.folder import open_any
 
 _EXAMPLES = """\
 examples:
@@ -107,7 +106,7 @@ def _check_all(options: argparse.Namespace) -> _Tally:
     limits = Limits(options.max_side, options.max_pixels, options.strict)
     threads = options.threads or usable_cores()
     with (
-        _open_location(options.src) as store,
+        open_any(options.src) as store,
         progress(counted=True) as notify,
         closing(survey(store, threads, limits)) as findings,
     ):
@@ -127,14 +126,6 @@ def _check_all(options: argparse.Namespace) -> _Tally:
         with files.name_in_errors(options.csv):
             files.write_bytes(options.csv, csv_text(rows).encode())
     return seen
-
-
-def _open_location(location: str) -> Store:
-    """Open a store; in a folder of images, some may lie next to the class folders."""
-    try:
-        return open_store(location)
-    except LooseImages:
-        return open_store(location, targets=False)
 
 
 def _row(one: Finding) -> tuple[str | int, ...]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
-from fastdecode.cli.terminal import INTERRUPTED, Parser, count, say
+from fastdecode.cli.terminal import INTERRUPTED, Parser, count
 from fastdecode.errors import visible, without_advice
 from fastdecode.stores._index import Index
 from fastdecode.stores._ranges import is_uri
@@ -43,13 +41,9 @@ def add_arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace, parser: Parser) -> int:
     """Make the indexes; go on after an error with one shard; return the exit status."""
     status = 0
-    if options.to:
-        _check_names(options.shards, parser)
     for shard in options.shards:
         try:
-            with warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("always")
-                items = len(_index_shard(shard, options.to))
+            items = len(_index_shard(shard, options.to))
         except (OSError, ValueError, ImportError) as error:
             wrong = isinstance(error, (FileNotFoundError, IsADirectoryError))
             status = max(status, 2 if wrong else 1)
@@ -59,22 +53,8 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         except KeyboardInterrupt:
             print("stopped; the shards before this one have their index", file=sys.stderr)
             return INTERRUPTED
-        for each in warned:
-            say(str(each.message), error=True)
         print(visible(f"{shard}: {count(items, 'item')}"))
     return status
-
-
-def _check_names(shards: Sequence[str], parser: Parser) -> None:
-    """Exit with status 2 if two shards would have one index in the folder of ``--to``."""
-    first: dict[str, str] = {}
-    for shard in shards:
-        other = first.setdefault(shard.rpartition("/")[2], shard)
-        if other != shard:
-            parser.fail(
-                f"{other} and {shard} have the same name, so that one index would replace the "
-                "other: index them to different folders"
-            )
 
 
 def _index_shard(shard: str, folder: Path | None) -> Index:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import PIL
@@ -15,26 +15,72 @@ import PIL
 import fastdecode
 from fastdecode._arguments import is_int
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
+from fastdecode._system.files import write_bytes
 from fastdecode._system.processor import usable_cores
 from fastdecode._system.threads import map_in_order
-from fastdecode.errors import FastDecodeError, StoreError
-from fastdecode.packing._output import (
-    OutputPaths,
-    Packed,
-    ShardRecord,
-    TarShards,
-    write_manifest,
-)
-from fastdecode.packing._rewrite import KeyRenamer, Options, Work
+from fastdecode.errors import StoreError
+from fastdecode.packing._output import OutputPaths, TarShards, file_sha256
+from fastdecode.packing._rewrite import Options, Work
 from fastdecode.packing._survey import printable
-from fastdecode.packing._unfinished import CannotResume, Unfinished
 from fastdecode.stores import create_store, kind_for, open_store
-from fastdecode.stores.locations import shard_locations
-from fastdecode.stores.tar.store import TarStore, index_tar
+from fastdecode.stores._index import dump_json
+from fastdecode.stores.folder import INDEX
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Outcome
     from fastdecode.stores import Store, Writer
+
+_FORMAT = 1
+
+
+@dataclass
+class Packed:
+    """The result of `pack`.
+
+    Attributes
+    ----------
+    location : str
+        Path of the store.
+    kind : str
+        Its kind, a name in `fastdecode.stores.KINDS`.
+    items : int
+        Number of images in the store.
+    bytes_in, bytes_out : int
+        Size of the encoded images that were read, and of those in the store.
+    notes : Counter
+        Number of images by what was done: ``"shrunk"``; given ``"restart markers"``; ``"too
+        large"``, of a kind that cannot be shrunk; ``"no restart markers"``, because the core
+        refused them.
+    bad : list of (key, reason)
+        Items that do not decode, or cannot be read or stored.
+    resumed : int
+        Number of items in the source that an earlier run had done.
+    empty_classes : list of str
+        Classes of the source that have no image left.
+    manifest : str
+        Path of the manifest.
+    shards : list of str
+        Paths of the shards in their order, if `shard_size` was given.
+
+    Examples
+    --------
+    >>> from fastdecode.packing import pack
+    >>> packed = pack("train", "packed.tar")
+    >>> packed.kind, packed.items, packed.bad, packed.manifest
+    ('tar', 6, [], 'packed.tar.json')
+    """
+
+    location: str
+    kind: str
+    items: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+    bad: list[tuple[str, str]] = field(default_factory=list)
+    resumed: int = 0
+    empty_classes: list[str] = field(default_factory=list)
+    manifest: str = ""
+    shards: list[str] = field(default_factory=list)
 
 
 class BadItems(StoreError):
@@ -82,9 +128,10 @@ def pack(
 ) -> Packed:
     """Copy images into a store, and check that each one decodes.
 
-    Nothing is at `dst` before all is done. If a call with `shard_size` is stopped or killed, the
-    same call goes on after the last complete shard; without shards it begins again. The result is
-    the same, byte for byte, whatever happened before and however many threads work.
+    Nothing is at `dst` before all is done; shards are at their places as soon as they are complete,
+    and are a store once the manifest is there. If a call with `shard_size` is stopped or killed,
+    the same call skips the complete shards whose checksum is right; without shards it begins again.
+    The result is the same, byte for byte, however many threads work.
 
     Parameters
     ----------
@@ -92,8 +139,7 @@ def pack(
         Anything that `open_store` opens.
     dst : path
         A local path where nothing exists yet. Next to it, `pack` writes the manifest, ``DST.json``,
-        and, if there are bad items, a list of them, ``DST.bad.csv``. Until all is done, the work is
-        in ``.DST.partial``.
+        and, if there are bad items, a list of them, ``DST.bad.csv``.
     kind : str, optional
         The kind of store. By default the suffix of `dst` decides; without a suffix it is a folder.
     max_side : int, optional
@@ -127,12 +173,11 @@ def pack(
     BadItems
         If some items do not decode and `skip_bad` is false, or if all items are bad.
     FileExistsError
-        If `dst` exists.
+        If `dst` exists, or shards that are not those of the same call.
     OSError
         If something cannot be read or written.
     ValueError
-        If an argument is wrong; if another process packs to the same `dst`; or if the complete
-        shards of an earlier call were made with other options or from other files.
+        If an argument is wrong.
 
     Examples
     --------
@@ -148,232 +193,170 @@ def pack(
     options = Options(max_side, quality, restart_markers, shard_size, max_pixels).checked(chosen)
     if threads is not None and not (is_int(threads) and threads >= 1):
         raise ValueError(f"threads must be an integer of at least 1, not {threads!r}")
-    place = OutputPaths(target, chosen, sharded=shard_size is not None)
-    place.check_not_in_source(source)
-    with _remove_empty_parents(place.path), Unfinished(place) as work:
-        if work.manifest.exists():  # an earlier pack made all files, and renamed some of them
-            work.publish()
-            raise place.complete_error()
-        place.check_free()
-        return _Job(source, place, options, threads or usable_cores(), skip_bad, notify, work).run()
+    paths = OutputPaths(target, chosen, sharded=shard_size is not None)
+    paths.check_not_in_source(source)
+    paths.check_free()
+    with open_store(source) as store:
+        job = _Job(store, paths, chosen, options, threads or usable_cores(), skip_bad, notify)
+        packed = job.run()
+        job.write_manifest(source)
+    return packed
 
 
-@contextmanager
-def _remove_empty_parents(path: Path) -> Iterator[None]:
-    """After an error, remove the parent folders that did not exist before and are empty."""
-    new = [folder for folder in path.parents if not folder.exists()]
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            for folder in new:
-                folder.rmdir()
-        raise
-
-
-@dataclass
 class _Job:
     """One run of a pack."""
 
-    source: str
-    place: OutputPaths
-    options: Options
-    threads: int
-    skip_bad: bool
-    notify: Callable[[str, int, int], object] | None
-    work: Unfinished
-
-    def __post_init__(self) -> None:
-        self.parts: list[ShardRecord] = []  # what each complete shard, or the store, holds
-        self.part = ShardRecord()  # what follows the last complete shard
-        self.content = hashlib.sha256()  # of lines as sha256sum prints them
+    def __init__(
+        self,
+        store: Store,
+        paths: OutputPaths,
+        kind: str,
+        options: Options,
+        threads: int,
+        skip_bad: bool,
+        notify: Callable[[str, int, int], object] | None,
+    ) -> None:
+        self.store, self.paths, self.options = store, paths, options
+        self.threads, self.skip_bad, self.notify = threads, skip_bad, notify
+        self.packed = Packed(str(paths.path), kind, manifest=str(paths.manifest))
+        self.next = 0  # the first item that is not done yet
+        self.listed = 0  # how many bad items the shards before the current one have named
         self.used: set[Any] = set()  # targets, such as classes
 
     def run(self) -> Packed:
-        """Make all files, and rename them to their final places."""
-        with open_store(self.source) as store:
-            begun = self._describe(store)
-            self.parts = self.work.begin(begun)
-            resumed = self.parts[-1].next if self.parts else 0
-            self.part.next = resumed
-            self._fill(store)
-            if self._describe(store) != begun:
-                raise CannotResume(
-                    f"{self.source} has changed meanwhile: remove {self.work.path}, and begin again"
-                )
-            packed = self._sum_up(store, resumed)
-            self._check_bad(packed)
-            files = self._describe_files()
-            if self.place.sharded:
-                packed.shards = [str(self.place.path.with_name(file["name"])) for file in files]
-            self.place.check_free()
-            write_manifest(
-                *(self.work.path, packed, self.source, self.options, store.classes, files),
-                self.content.hexdigest(),
-            )
-        self.work.publish()
-        return packed
-
-    def _describe(self, store: Store) -> dict[str, Any]:
-        """Return all that the result depends on, as far as it is known without reading images."""
-        local = "://" not in self.source
-        keys, revision = hashlib.sha256(), hashlib.sha256()
-        for key in _keys(store):
-            keys.update(key.encode("utf-8", "surrogatepass") + b"\n")
-        for number, path in enumerate(self._local_files(store)):
-            with suppress(OSError):  # reading it reports the error
-                found = os.stat(path)  # noqa: PTH116 - a million times
-                revision.update(b"%d %d %d\n" % (number, found.st_size, found.st_mtime_ns))
-        about = {
-            "fastdecode": fastdecode.__version__,
-            "source": os.path.realpath(self.source) if local else self.source,
-            "kind": self.place.kind,
-            **asdict(self.options),
-            "number of items": len(store),
-            "sha256 of the keys": keys.hexdigest(),
-            "classes": list(store.classes),
-            "size and time of the source": revision.hexdigest(),
-        }
-        if self.options.max_side is not None:
-            about["Pillow"] = PIL.__version__  # which encodes shrunk images
-        return about
-
-    def _local_files(self, store: Store) -> Iterator[str | Path]:
-        """Yield the local files that the source consists of.
-
-        Images of a folder or list are among them where a run may go on with shards of another one.
-        """
-        path = Path(self.source)
-        if path.is_dir():
-            yield from (each for each in sorted(path.iterdir()) if each.suffix in (".tar", ".mdb"))
-        elif "://" not in self.source:
-            yield from shard_locations(self.source)
-        if self.place.sharded and store.kind in ("folder", "list") and not store.remote:
-            for index in range(len(store)):
-                source: Any = ""
-                with suppress(FastDecodeError, OSError, ValueError):  # reading reports the error
-                    source = store.source(index)
-                yield source if isinstance(source, str) else ""
-
-    def _fill(self, store: Store) -> None:
-        """Write the items that `parts` do not hold yet."""
-        several = self.options.max_side is not None  # only then can keys change
-        make = Work(store, self.options, KeyRenamer(_keys(store) if several else ()))
-        writer: TarShards | Writer
-        if self.place.kind == "tar":
-            writer = TarShards(self.place, self.options.shard_size, store.classes, self._end_shard)
-            for number in range(len(self.parts)):
-                writer.keep(self._count_shard(number, store))
-        else:
-            where = self.work.path / self.place.path.name
-            writer = create_store(where, self.place.kind, classes=store.classes)
-        left = range(self.part.next, len(store))
+        """Write the store, and return what it holds."""
+        packed, store = self.packed, self.store
+        writer = self._begin()
+        left = range(packed.resumed, len(store))
+        work = Work(store, self.options)
         try:
-            with closing(map_in_order(make, left, self.threads)) as outcomes:
+            with closing(map_in_order(work, left, self.threads)) as outcomes:
                 for index, outcome in zip(left, outcomes, strict=True):
-                    self._take(index, outcome, writer)
+                    self._take(outcome, writer)
+                    self.next = index + 1
                     if self.notify is not None:
-                        self.notify("packing", index + 1, len(store))
+                        self.notify("packing", self.next, len(store))
+            self._check_bad()
             writer.close()
         except BaseException:
             writer.abort()
             raise
-        if self.part.items or self.part.bad:
-            # What no shard holds: a store of another kind, or bad items after the last shard.
-            self.parts.append(self.part)
+        packed.empty_classes = [
+            name for number, name in enumerate(store.classes) if number not in self.used
+        ]
+        self.files = writer.files if isinstance(writer, TarShards) else self._describe_file()
+        if self.paths.sharded:
+            packed.shards = [str(self.paths.path.with_name(file["name"])) for file in self.files]
+        return packed
 
-    def _end_shard(self, size: int, sha256: str) -> None:
-        part, self.part = self.part, ShardRecord(self.part.next)
-        part.bytes, part.sha256 = size, sha256
-        self.parts.append(part)
-        if self.place.sharded:
-            self.work.add(part)
+    def _begin(self) -> TarShards | Writer:
+        """Return the writer, after the shards that an earlier run has completed."""
+        if self.packed.kind != "tar":
+            return create_store(self.paths.path, self.packed.kind, classes=self.store.classes)
+        size, classes = self.options.shard_size, self.store.classes
+        if not self.paths.sharded:
+            return TarShards(self.paths, size, classes, dict)
+        job = self._identity()
+        writer = TarShards(self.paths, size, classes, lambda: self._totals(job))
+        for index, found in writer.finished(job):
+            self._skip(found)
+            self.used.update(filter(_is_number, map(index.target, range(len(index)))))
+        self.paths.check_no_shards(len(writer.files))
+        return writer
 
-    def _count_shard(self, number: int, store: Store) -> list[str]:
-        """Count the items of a complete shard of an earlier run; return their keys."""
-        path = self.work.path / self.place.shard(number)
-        index_tar(path, classes=store.classes)
-        with TarStore(path) as shard:
-            keys = list(_keys(shard))
-            for index, key in enumerate(keys):
-                digest = hashlib.sha256(shard.read(index)).hexdigest()
-                self._count(key, digest, shard.target(index))
-        return keys
+    def _identity(self) -> str:
+        """Return a checksum of what decides which items each shard holds, but for their bytes."""
+        encoder = PIL.__version__ if self.options.max_side is not None else ""
+        versions = fastdecode.__version__, encoder
+        given = repr((*versions, self.options, list(self.store.classes)))
+        whole = hashlib.sha256(given.encode("utf-8", "surrogatepass"))
+        for index in range(len(self.store)):
+            whole.update(b"\n" + self.store.key(index).encode("utf-8", "surrogatepass"))
+        return whole.hexdigest()
 
-    def _take(self, index: int, outcome: Outcome, writer: TarShards | Writer) -> None:
+    def _totals(self, job: str) -> dict[str, Any]:
+        """Return the counts up to the end of a shard, and the bad items since the one before."""
+        done, bad = self.packed, self.packed.bad[self.listed :]
+        self.listed = len(done.bad)
+        counts = {"items": done.items, "bytes_in": done.bytes_in, "bytes_out": done.bytes_out}
+        return {"job": job, "next": self.next, **counts, "notes": dict(done.notes), "bad": bad}
+
+    def _skip(self, found: dict[str, Any]) -> None:
+        """Count a complete shard of an earlier run."""
+        done = self.packed
+        self.next = done.resumed = found["next"]
+        done.items, done.bytes_in, done.bytes_out = (
+            found[name] for name in ("items", "bytes_in", "bytes_out")
+        )
+        done.notes = Counter(found["notes"])
+        done.bad += [(key, why) for key, why in found["bad"]]
+        self.listed = len(done.bad)
+
+    def _take(self, outcome: Outcome, writer: TarShards | Writer) -> None:
         """Write the next item, or note that it is bad."""
         bad = outcome.bad
         if not bad:
-            if self.place.kind == "folder":
-                self.work.add_key(outcome.key)
             try:
                 writer.add(outcome.key, outcome.data, outcome.target)
             except StoreError:  # of the shard that this item has completed
                 raise
             except ValueError as error:  # the store cannot hold such a key or target
-                place = f"{self.work.path / self.place.path.name}: "
-                bad = printable(str(error).removeprefix(place))
-        part = self.part  # only now, because the item may have completed a shard
-        part.next = index + 1
-        part.bytes_in += outcome.bytes_in
+                bad = printable(str(error).removeprefix(f"{self.paths.path}: "))
+        packed = self.packed  # only now, because the item may have completed a shard
+        packed.bytes_in += outcome.bytes_in
         if bad:
-            part.bad.append((printable(outcome.key), bad))
+            packed.bad.append((printable(outcome.key), bad))
             return
-        part.items += 1
-        part.bytes_out += len(outcome.data)
-        for note in outcome.notes:
-            part.notes[note] = part.notes.get(note, 0) + 1
-        self._count(outcome.key, outcome.sha256, outcome.target)
+        packed.items += 1
+        packed.bytes_out += len(outcome.data)
+        packed.notes.update(outcome.notes)
+        if _is_number(outcome.target):
+            self.used.add(outcome.target)
 
-    def _count(self, key: str, digest: str, target: Any) -> None:
-        self.content.update(f"{digest}  {key}\n".encode())
-        if type(target) is int:
-            self.used.add(target)
-
-    def _sum_up(self, store: Store, resumed: int) -> Packed:
-        packed = Packed(str(self.place.path), self.place.kind, manifest=str(self.place.manifest))
-        for part in self.parts:
-            packed.items += part.items
-            packed.bytes_in += part.bytes_in
-            packed.bytes_out += part.bytes_out
-            packed.notes.update(part.notes)
-            packed.bad += [(key, why) for key, why in part.bad]
-        packed.resumed = resumed
-        packed.empty_classes = [
-            name for number, name in enumerate(store.classes) if number not in self.used
-        ]
-        return packed
-
-    def _check_bad(self, packed: Packed) -> None:
+    def _check_bad(self) -> None:
         """Write the list of bad items; raise BadItems if `skip_bad` does not leave them out."""
+        packed = self.packed
         bad = len(packed.bad)
         if not bad and not packed.items:
-            raise StoreError(f"there is nothing in {self.source}")
-        self.place.write_bad(packed.bad, self.work.path)
+            raise StoreError(f"there is nothing in {self.store.location}")
+        self.paths.write_bad(packed.bad)
         if not bad or (self.skip_bad and packed.items):
             return
         way = "there are no others" if not packed.items else "--skip-bad leaves them out"
         error = BadItems(
-            f"{bad} of {packed.items + bad} items are bad (listed in {self.place.bad}): {way}"
+            f"{bad} of {packed.items + bad} items are bad (listed in {self.paths.bad}): {way}"
         )
         error.packed = packed
         raise error
 
-    def _describe_files(self) -> list[dict[str, Any]]:
-        """Return the name, size and checksum of each file of the store."""
-        if self.place.kind != "tar":
-            return self.work.describe_files()
-        return [
-            {
-                "name": self.place.shard(number),
-                "items": part.items,
-                "bytes": part.bytes,
-                "sha256": part.sha256,
-            }
-            for number, part in enumerate(self.parts)
-            if part.sha256
-        ]
+    def _describe_file(self) -> list[dict[str, Any]]:
+        """Return the name, size and checksum of the store's file; of a folder, its index."""
+        path = self.paths.path
+        path = path / INDEX if path.is_dir() else path
+        name = path.relative_to(self.paths.path.parent).as_posix()
+        return [{"name": name, "bytes": path.stat().st_size, "sha256": file_sha256(path)}]
+
+    def write_manifest(self, source: str) -> None:
+        """Write the manifest, which has no time and no name of a machine: it is always the same."""
+        packed = self.packed
+        values: dict[str, Any] = {
+            "format": _FORMAT,
+            "fastdecode": fastdecode.__version__,
+            "source": printable(source),
+            "options": asdict(self.options),
+            "kind": packed.kind,
+            "items": packed.items,
+            "bytes": packed.bytes_out,
+            "classes": list(self.store.classes),
+            "notes": dict(packed.notes),
+            "files": self.files,
+            "bad": [{"key": key, "reason": reason} for key, reason in packed.bad],
+        }
+        if packed.kind == "tar":
+            values["shards"] = [file["name"] for file in self.files]
+        text = dump_json(values, indent=1) + "\n"
+        write_bytes(self.paths.manifest, text.encode(), durable=True)
 
 
-def _keys(store: Store) -> Iterator[str]:
-    return map(store.key, range(len(store)))
+def _is_number(target: Any) -> bool:
+    return type(target) is int

@@ -20,8 +20,7 @@ from fastdecode.cli.terminal import (
     worker_count,
 )
 from fastdecode.errors import FastDecodeError
-from fastdecode.packing._output import Packed
-from fastdecode.packing._pack import BadItems, pack
+from fastdecode.packing._pack import BadItems, Packed, pack
 from fastdecode.packing._survey import reason
 from fastdecode.stores import KINDS, kind_for
 
@@ -33,15 +32,13 @@ examples:
   %(prog)s train.rec photos/ --restart-markers
 
 Next to DST, pack writes DST.json, with counts and checksums, and DST.bad.csv,
-with the items that do not decode. Until all is done, the work is in
-.DST.partial. After a crash, a full disk or Ctrl-C, the same command goes on
-after the last complete shard; without --shard-size it begins again. The result
-is the same, byte for byte.
+with the items that do not decode. After a crash, a full disk or Ctrl-C, the
+same command goes on after the last complete shard; without --shard-size it
+begins again. The result is the same, byte for byte.
 
 exit status: 0; 1 if items are bad (without --skip-bad), or something cannot be
-read or written; 2 if pack cannot begin: a wrong argument, nothing at SRC,
-something at DST, another pack at work there, or one begun with other options;
-130 after Ctrl-C"""
+read or written; 2 if pack cannot begin: a wrong argument, nothing at SRC, or
+something at DST; 130 after Ctrl-C"""
 _KINDS = [kind for kind, entry in KINDS.items() if entry.writer]
 _SHOWN = 5
 _LARGEST = 1 << 62

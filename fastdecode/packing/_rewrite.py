@@ -9,11 +9,9 @@ profile, which describes inks.
 
 from __future__ import annotations
 
-import hashlib
 import io
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import chain
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -84,7 +82,6 @@ class Outcome(NamedTuple):
     key: str
     target: Any = None
     data: Buffer = b""  # the encoded image; empty if the item is bad
-    sha256: str = ""
     notes: tuple[str, ...] = ()  # see `fastdecode.packing.Packed`
     bytes_in: int = 0
     bad: str = ""  # why it is bad; empty if it is good
@@ -96,7 +93,6 @@ class Work:
 
     store: Store
     options: Options
-    names: KeyRenamer
 
     def __call__(self, index: int) -> Outcome:
         """Read and rewrite an item; raise errors of the network or disk, which may pass."""
@@ -118,8 +114,7 @@ class Work:
             if isinstance(error, FastDecodeError) and not is_item_error(error):
                 raise
             return Outcome(key, bytes_in=len(given), bad=reason(error))
-        digest = hashlib.sha256(data).hexdigest()
-        return Outcome(key, target, data, digest, notes, len(given))
+        return Outcome(key, target, data, notes, len(given))
 
     def _rewrite(self, key: str, given: Buffer) -> tuple[str, Buffer, tuple[str, ...]]:
         """Return the key, the bytes and the notes of an item; raise if it does not decode."""
@@ -130,7 +125,7 @@ class Work:
         data, notes, format = given, [], header.format
         if most is not None and large and can_shrink(header):
             data, suffix = shrink(given, header, most, self.options.quality)
-            key = self.names.rename_key(key, suffix)
+            key = rename_key(key, suffix)
             notes, format = ["shrunk"], "jpeg" if suffix == ".jpg" else "png"
         else:
             verify(given, header)
@@ -144,32 +139,9 @@ class Work:
         return key, data, tuple(notes)
 
 
-class KeyRenamer:
-    """Renames keys to another suffix, so that no two of them become the same."""
-
-    def __init__(self, keys: Iterable[str]) -> None:  # all keys; a hash of 8 bytes stands for each
-        hashes = ({hash(key), hash(_split(key)[0])} for key in keys)
-        found = np.sort(np.fromiter(chain.from_iterable(hashes), np.int64))
-        self._several = frozenset(found[1:][found[1:] == found[:-1]].tolist())
-
-    def rename_key(self, key: str, suffix: str) -> str:
-        """Return a key with the suffix of its format."""
-        stem, own = _split(key)
-        if own.lower() in _SAME[suffix]:
-            return key
-        if hash(stem) not in self._several:
-            return stem + suffix
-        # "a.png" and "a.bmp" cannot both be "a.jpg".
-        if hash(key) in self._several:
-            raise ValueError(f"there is no free name with {suffix} for it")
-        return key + suffix
-
-
-def _split(key: str) -> tuple[str, str]:
-    """Split a key before its suffix, as `PurePosixPath.suffix` does, but faster."""
-    folder, slash, name = key.rpartition("/")
-    stem, dot, suffix = name.rpartition(".")
-    return (folder + slash + stem, dot + suffix) if stem and suffix else (key, "")
+def rename_key(key: str, suffix: str) -> str:
+    """Return a key with the suffix of its format, behind that of another one: ``a.png.jpg``."""
+    return key if PurePosixPath(key).suffix.lower() in _SAME[suffix] else key + suffix
 
 
 class EncodedImage(NamedTuple):

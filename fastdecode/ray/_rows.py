@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -86,23 +86,15 @@ class Job:
         return max(1, min(_MAX_ROWS, PORTION // (self.row_bytes or 1)))
 
 
-class Portion(NamedTuple):
-    """The decoded rows of the sources from `start` to `stop`."""
+def decode_rows(
+    rows: pa.Table, sources: Sequence[Any], name: Callable[[int], str], job: Job, column: str
+) -> Iterator[pa.Table]:
+    """Decode an image for each row, in order, and yield the rows with their images in a column.
 
-    start: int
-    stop: int
-    kept: list[int]  # indices of the sources that become rows
-    columns: dict[str, Any]  # of `kept`: the images, and the errors for ``on_error="return"``
-
-
-def portions(
-    sources: Sequence[Any], name: Callable[[int], str], job: Job, column: str = "image"
-) -> Iterator[Portion]:
-    """Decode images in order. A source that could not be read is given as its error.
-
-    The same sources always make the same portions, of about `PORTION` bytes: if a node is lost, Ray
-    runs its tasks again and relies on that. There is at least one portion, so that each block has a
-    schema. `name` returns a source's name for errors.
+    A source that could not be read is given as its error. The same sources always make the same
+    tables, of about `PORTION` bytes: if a node is lost, Ray runs its tasks again and relies on
+    that. There is at least one table, so that each block has a schema. `name` returns a source's
+    name for errors.
     """
     some = False
     made = _resized(sources, job, job.size) if job.size else _own_sizes(sources, job)
@@ -118,20 +110,26 @@ def portions(
             _logger.warning("left out %s: %s%s", name(start + at), _reason(error), more)
         if kept:
             some = True
-            whole = len(kept) == len(errors)  # then nothing is copied
-            shown = images if whole else images[kept] if job.size else [images[at] for at in kept]
+            part, shown = rows.slice(start, len(errors)), images
+            if len(kept) < len(errors):  # else nothing is copied
+                part = part.take(kept)
+                shown = images[kept] if job.size else [images[at] for at in kept]
             reasons = [_reason(bad[at]) if at in bad else None for at in kept]
-            columns = _columns(shown, reasons, job, column)
-            yield Portion(start, start + len(errors), [start + at for at in kept], columns)
+            yield _with_images(part, shown, reasons, job, column)
     if not some:
-        yield Portion(0, 0, [], _columns([], [], job, column))
+        yield _with_images(rows.slice(0, 0), [], [], job, column)
 
 
-def _columns(images: Any, reasons: list[str | None], job: Job, name: str) -> dict[str, Any]:
-    columns = {name: _image_column(images, job)}
+def _with_images(
+    rows: pa.Table, images: Any, reasons: list[str | None], job: Job, column: str
+) -> pa.Table:
+    columns = {column: _image_column(images, job)}
     if job.on_error == "return":
         columns["error"] = pa.array(reasons, pa.string())
-    return columns
+    rows = rows.drop_columns([each for each in rows.column_names if each in columns])
+    for each, values in columns.items():
+        rows = rows.append_column(each, values)
+    return rows
 
 
 def _image_column(images: Any, job: Job) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ray.data
 
 from fastdecode.errors import FastDecodeError
-from fastdecode.ray._rows import Job, OnError, RowOptions, portions
+from fastdecode.ray._rows import Job, OnError, RowOptions, decode_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -103,14 +103,8 @@ class _Decode:
         def name(at: int) -> str:
             return _digest(sources[at]) if names is None else str(names[at])
 
-        for start, stop, kept, columns in portions(sources, name, self.job, self.output):
-            whole = len(kept) == stop - start
-            rows = table.slice(start, len(kept)) if whole else table.take(kept)
-            replaced = {*columns} if self.keep else {*columns, self.column}
-            rows = rows.drop_columns([each for each in rows.column_names if each in replaced])
-            for each, column in columns.items():
-                rows = rows.append_column(each, column)
-            yield rows
+        rows = table if self.keep else table.drop_columns([self.column])
+        yield from decode_rows(rows, sources, name, self.job, self.output)
 
 
 def _digest(source: Any) -> str:

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import ray
@@ -15,11 +16,10 @@ import ray
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode._system.threads import map_in_order, map_in_threads
 from fastdecode.errors import FastDecodeError
-from fastdecode.ray._rows import Job, OnError, Portion, RowOptions, portions
+from fastdecode.ray._rows import Job, OnError, RowOptions, decode_rows
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import is_readable_file
 from fastdecode.stores.base import Store, StoreOptions
-from fastdecode.stores.concat import Concatenated
 from fastdecode.stores.locations import expand_wildcards
 
 if TYPE_CHECKING:
@@ -137,8 +137,6 @@ def read_images(
     first = _first_target(store)
     labelled = first is not None if include_labels is None else include_labels
     columns = [*(["label"] if labelled else []), *(["path"] if include_paths else [])]
-    if isinstance(store, Concatenated):
-        store.compare_keys()  # else each process would, by reading the index of every shard
     # `put` starts Ray if it is not running.
     task = _Read(ray.put(store), job, columns, _label_type(first))
     return ray.data.range(
@@ -189,14 +187,6 @@ def _task_count(count: int, job: Job) -> int:
     return max(1, min(wanted, most, count))
 
 
-class _Item(NamedTuple):
-    """An item that was read from a store: its image or its error, and the other columns."""
-
-    source: Any
-    path: str
-    label: Any
-
-
 @dataclass(frozen=True)
 class _Read:
     """The work of a task: read and decode items of a store.
@@ -215,25 +205,32 @@ class _Read:
         store, rows, indices = _store(self.store), self.job.max_rows, batch["id"].tolist()
         parts = [indices[at : at + rows] for at in range(0, len(indices), rows)]
         threads, ahead = (2, 2) if store.remote else (1, 1)
-        for items in map_in_order(partial(self._read, store), parts, threads, ahead):
-            names = [item.path for item in items]
-            sources = [item.source for item in items]
-            for portion in portions(sources, names.__getitem__, self.job):
-                yield self._table(portion, items)
+        for sources, paths, labels in map_in_order(
+            partial(self._read, store), parts, threads, ahead
+        ):
+            rows = pa.table({"row": pa.array(range(len(paths)))})
+            if "label" in self.columns:
+                rows = rows.append_column("label", _label_column(labels, self.labels))
+            if "path" in self.columns:
+                rows = rows.append_column("path", pa.array(paths, pa.string()))
+            for table in decode_rows(rows, sources, paths.__getitem__, self.job, "image"):
+                yield table.drop_columns(["row"])
 
-    def _read(self, store: Store, indices: list[int]) -> list[_Item]:
-        """Read items, those that lie together in one request, and return them in order."""
+    def _read(self, store: Store, indices: list[int]) -> tuple[list[Any], list[str], list[Any]]:
+        """Return images or their errors, paths and labels; items that lie together in a request."""
         try:
             groups = store.groups(indices)
         except ITEM_ERRORS:  # raised again when such an item is read
             groups = [[index] for index in indices]
         threads = _REMOTE_THREADS if store.remote else 1
         read = map_in_threads(threads, store.read_group, groups)
-        numbers = [index for group in groups for index in group]
-        found = dict(zip(numbers, (source for group in read for source in group), strict=True))
-        return [self._item(store, index, found[index]) for index in indices]
+        numbers = chain.from_iterable(groups)
+        found = dict(zip(numbers, chain.from_iterable(read), strict=True))
+        items = [self._item(store, index, found[index]) for index in indices]
+        sources, paths, labels = zip(*items, strict=True) if items else ((), (), ())
+        return list(sources), list(paths), list(labels)
 
-    def _item(self, store: Store, index: int, source: Any) -> _Item:
+    def _item(self, store: Store, index: int, source: Any) -> tuple[Any, str, Any]:
         path, label = f"item {index}", None
         try:
             path = store.key(index)
@@ -244,18 +241,8 @@ class _Read:
         except (FastDecodeError, OSError) as error:
             if not is_item_error(error):
                 raise
-            return _Item(error, path, None)
-        return _Item(source, source if isinstance(source, str) else path, label)
-
-    def _table(self, portion: Portion, items: Sequence[_Item]) -> Any:
-        kept = [items[at] for at in portion.kept]
-        image, *error = portion.columns.items()
-        columns = dict([image])
-        if "label" in self.columns:
-            columns["label"] = _label_column([item.label for item in kept], self.labels)
-        if "path" in self.columns:
-            columns["path"] = pa.array([item.path for item in kept], pa.string())
-        return pa.table(columns | dict(error))
+            return error, path, None
+        return source, source if isinstance(source, str) else path, label
 
 
 def _store(reference: Any) -> Store:

@@ -86,7 +86,7 @@ def open_store(
     ----------
     location : path or URI, or several
         A folder of images, a CSV file, a list of images, a ``.tar`` or several (a list,
-        ``train-{000..146}.tar``, a manifest of `pack`, or a folder of them), an ``.lmdb``, ``.h5``
+        ``train-{000..146}.tar``, ``shards/*.tar``, or a manifest of `pack`), an ``.lmdb``, ``.h5``
         or ``.rec``. All but LMDB may be URIs (``s3://bucket/train.tar``), also in lists. URIs are
         read through fsspec, which the extra ``remote`` brings.
     kind : str, optional
@@ -146,7 +146,7 @@ def open_store(
     reader = _import_class(chosen, "reader")
     own = inspect.signature(reader).parameters
     wrong = next((name for name in options if name not in own), None)
-    if wrong is not None and "options" not in own:
+    if wrong is not None:
         raise TypeError(f"open_store(): a {chosen} store has no option {wrong!r}")
     return cast("Store", reader(where, **options))
 
@@ -243,8 +243,10 @@ def kind_of(location: str) -> str:
             f"{location} is a compressed tar, in which nothing can be found without reading all "
             "before it: decompress it; the images in it are compressed already"
         )
+    if "://" not in location and (Path(location) / "data.mdb").exists():
+        return "lmdb"
     if "://" in location or Path(location).is_dir():
-        return "folder"  # which may hold a store instead of images: see `open_folder`
+        return "folder"
     if not Path(location).exists():
         raise FileNotFoundError(f"{location}: there is no such file or folder")
     if location.lower().endswith(EXTENSIONS):

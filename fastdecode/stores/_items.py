@@ -117,6 +117,8 @@ def check_target(target: Any, classes: Sequence[str]) -> None:
 
 def dump_target(target: Any) -> bytes:
     """Return a target as JSON in UTF-8."""
+    if target is None:
+        return b"null"
     try:
         return json.dumps(target, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

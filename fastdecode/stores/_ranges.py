@@ -10,6 +10,7 @@ import io
 import mmap
 import os
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -208,6 +209,38 @@ class Ranges:
         # The mapping is released, not closed: `mmap.close` fails while there are views.
         self._closed = True
         self._map = None
+
+
+class RangeFile(io.RawIOBase):
+    """Ranges as a file for libraries: they are read in blocks, the last of which are kept."""
+
+    def __init__(self, ranges: Ranges, block: int = 1 << 20, kept: int = 32) -> None:
+        self._size, self._block, self._position = ranges.size, block, 0
+        self._read = lru_cache(kept)(
+            lambda start: bytes(ranges.read(start, min(block, self._size - start)))
+        )
+
+    def readinto(self, buffer: Any) -> int:
+        view, begin = memoryview(buffer).cast("B"), self._position
+        while (done := self._position - begin) < len(view) and self._position < self._size:
+            start = self._position % self._block
+            data = self._read(self._position - start)[start : start + len(view) - done]
+            view[done : done + len(data)] = data
+            self._position += len(data)
+        return done
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
 
 
 def _cut_error(location: str, now: int, size: int) -> StoreError:

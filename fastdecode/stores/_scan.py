@@ -15,7 +15,6 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
@@ -51,25 +50,14 @@ class FolderListing(NamedTuple):
     folders: list[str]  # names of the folders directly in it, sorted
 
 
-def found(
-    location: str,
-    storage_options: Mapping[str, Any] | None = None,
-    *,
-    note: Callable[[OSError], object] | None = None,
-    leave_out: Callable[[os.DirEntry[str]], bool] | None = None,
-) -> FolderListing:
-    """List the files and folders below a folder, without pipes and devices.
-
-    In a local folder, `note` gets the error of one that cannot be read, which is empty then; and
-    `leave_out` says what else is not listed.
-    """
+def found(location: str, storage_options: Mapping[str, Any] | None = None) -> FolderListing:
+    """List the files and folders below a folder, without pipes and devices."""
     if is_uri(location):
         return _list_remote(location, storage_options)
-    scan = partial(_scan, note=note, leave_out=leave_out)
-    files, folders = scan(location)
+    files, folders = _scan(location)
     listed = [("", files)]
     for name in folders:
-        listed += _walk(os.path.join(location, name), name, {_identity(location)}, scan)  # noqa: PTH118
+        listed += _walk(os.path.join(location, name), name, {_identity(location)})  # noqa: PTH118
     paths = []
     for below, names in sorted(listed):
         start = below.replace(os.sep, "/") + "/" if below else ""
@@ -85,11 +73,11 @@ def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]
     empty. No link is followed to `above`, the folder in which this one lies.
     """
     seen = set() if above is None else {_identity(above)}
-    return sorted(_walk(location, "", seen, partial(_scan, all_files=True, note=bool)))
+    return sorted(_walk(location, "", seen, as_os_walk=True))
 
 
 def _walk(
-    location: str, name: str, seen: set[_Identity], scan: Callable[[str], _Names]
+    location: str, name: str, seen: set[_Identity], *, as_os_walk: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder as `name` and those below it, without those in `seen`, which it adds to."""
     waiting = deque([(location, name)])
@@ -99,34 +87,25 @@ def _walk(
         if folder in seen:
             continue
         seen.add(folder)
-        files, folders = scan(path)
+        files, folders = _scan(path, as_os_walk=as_os_walk)
         yield below, files
         waiting += [(os.path.join(path, each), os.path.join(below, each)) for each in folders]  # noqa: PTH118
 
 
-def _scan(
-    path: str,
-    *,
-    all_files: bool = False,
-    note: Callable[[OSError], object] | None = None,
-    leave_out: Callable[[os.DirEntry[str]], bool] | None = None,
-) -> _Names:
+def _scan(path: str, *, as_os_walk: bool = False) -> _Names:
     """Return the names of the files and of the folders directly in a folder, sorted."""
     files: list[str] = []
     folders: list[str] = []
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                if leave_out is not None and leave_out(entry):
-                    continue
                 if is_folder(entry):
                     folders.append(entry.name)
-                elif all_files or is_readable_file(entry):
+                elif as_os_walk or is_readable_file(entry):
                     files.append(entry.name)
-    except OSError as error:
-        if note is None:
+    except OSError:
+        if not as_os_walk:
             raise
-        note(error)
     return sorted(files), sorted(folders)
 
 

@@ -318,7 +318,7 @@ class Writer(ABC):
         self._final.parent.mkdir(parents=True, exist_ok=True)
         # Random: in a container, a process that was killed may have had the same process id.
         self._partial = self._final.with_name(f".{self._final.name}.{token_hex(4)}.partial")
-        self._keys: Keys | None = Keys()  # None if a subclass checks for duplicates itself
+        self._keys = Keys()
         self._ended = self._broken = False
 
     def add(self, key: str, data: Buffer, target: Any = None) -> None:
@@ -351,8 +351,7 @@ class Writer(ABC):
         if not view:
             raise ValueError(f"{self.location}: {key!r} is not an image: it is empty (0 bytes)")
         try:
-            if self._keys is not None:
-                self._keys.check(key)
+            self._keys.check(key)
             check_target(target, self.classes)
         except ValueError as error:
             raise ValueError(f"{self.location}: {error}") from None
@@ -363,8 +362,7 @@ class Writer(ABC):
         except BaseException:  # a full disk, Ctrl-C: a part of the item may have been written
             self._broken = True
             raise
-        if self._keys is not None:
-            self._keys.add(key)
+        self._keys.add(key)
 
     def close(self) -> None:
         """Finish the store, and rename it to its location. A second call does nothing."""

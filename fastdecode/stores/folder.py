@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanished, with_retry
@@ -35,9 +34,8 @@ def open_folder(
     targets: bool = True,
     extensions: Sequence[str] = EXTENSIONS,
     storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Store:
-    """Open a folder of images, a folder of tar shards, or a folder that LMDB has made.
+) -> FileStore:
+    """Open a folder of images.
 
     Parameters
     ----------
@@ -51,50 +49,42 @@ def open_folder(
         Suffixes of images, in lower case.
     storage_options : mapping, optional
         Options for the fsspec file system of a URI.
-    **options
-        Options of the store that the folder holds.
 
     Notes
     -----
     Classes and order are those of ``torchvision.datasets.ImageFolder``. A folder that
     `FolderWriter` has written has an index: it is opened from that, without listing its files.
     """
-    from fastdecode.stores import open_store
-
     if not is_uri(location):
         location = local_path(location)
-    if not is_uri(location) and (Path(location) / "data.mdb").exists():
-        return open_store(location, "lmdb", **options)
-    inside = location.rstrip("/")
-    at = f"{inside}/{INDEX}"
+    at = f"{location.rstrip('/')}/{INDEX}"
     written = Index.load_if_exists(at, (), storage_options) if targets else None
     if written is not None:
-        _refuse_options(options)
         return FileStore(location, location, written, "folder", storage_options)
     there = found(location, storage_options)
     images = [path for path in there.files if path.lower().endswith(tuple(extensions))]
-    shards = [path for path in there.files if path.lower().endswith(".tar") and "/" not in path]
+    shards = [path for path in there.files if path.lower().endswith(".tar")]
     loose = all("/" not in path for path in images)
-    if shards and images and loose and targets:
+    if shards and loose and targets:
         error = ValueError(
-            f"{location}: there are tar shards such as {shards[0]} in it, and images such as "
-            f"{images[0]}: for the shards open {inside}/*.tar"
+            f"{location}: there are tar shards such as {shards[0]} in it: open them by their "
+            f"names, {location.rstrip('/')}/*.tar"
         )
-        raise with_advice(error, " with kind='tar', for the images open it with targets=False")
+        raise with_advice(error, ", or the images beside them with targets=False")
     if not images:
-        if not shards:
-            raise FileNotFoundError(f"{location}: no image in it ends in {', '.join(extensions)}")
-        if is_uri(location):
-            options["storage_options"] = storage_options
-        return open_store([f"{inside}/{shard}" for shard in shards], "tar", **options)
-    _refuse_options(options)
+        raise FileNotFoundError(f"{location}: no image in it ends in {', '.join(extensions)}")
     index = _build_index(location, images, [] if loose or not targets else there.folders)
     return FileStore(location, location, index, "folder", storage_options)
 
 
-def _refuse_options(options: dict[str, Any]) -> None:
-    if options:
-        raise TypeError(f"open_store(): a folder store has no option {next(iter(options))!r}")
+def open_any(location: str) -> Store:
+    """Open a store; in a folder of images, some may lie next to the class folders."""
+    from fastdecode.stores import open_store
+
+    try:
+        return open_store(location)
+    except LooseImages:
+        return open_store(location, targets=False)
 
 
 def _build_index(location: str, images: Iterable[str], classes: list[str]) -> Index:

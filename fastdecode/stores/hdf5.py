@@ -3,11 +3,8 @@
 `Hdf5Writer` makes these datasets, so that ``file["images"][i]`` is an image for anyone with h5py:
 
 - ``images``: variable-length uint8;
-- ``labels``: int64 or texts; there is no such dataset if no image has a target;
-- ``keys`` and, if there are any, ``classes``: texts.
-
-Columns of other values, such as lists or texts with a NUL, are JSON texts, which the attribute
-``encoding = "json"`` says.
+- ``keys``: texts;
+- ``labels``: int64 or texts; there is no such dataset if the targets are neither.
 
 This package reads the images, and the index (see `_index`) in ``fastdecode_index`` instead of the
 other datasets.
@@ -15,12 +12,10 @@ other datasets.
 
 from __future__ import annotations
 
-import io
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import h5py
@@ -29,7 +24,7 @@ import numpy as np
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
-from fastdecode.stores._ranges import Ranges, local_path
+from fastdecode.stores._ranges import RangeFile, Ranges, local_path
 from fastdecode.stores.base import Writer, reserve_space
 from fastdecode.types import Buffer
 
@@ -42,8 +37,6 @@ FORMAT = "fastdecode"
 
 INDEX = "fastdecode_index"
 _VERSION = 1
-_BLOCK = 1 << 20
-_BLOCKS = 32
 _BATCH = 16 << 20
 _ROWS = 1024
 _ROW = 4096 + 64
@@ -60,47 +53,12 @@ _BYTES = h5py.vlen_dtype(np.uint8)
 _TEXT = h5py.string_dtype()
 
 
-class _OpenTables(NamedTuple):
+class _OpenFile(NamedTuple):
     """What a process has opened."""
 
     file: Any
     images: Any
-    targets: Any
-    keys: Any
     ranges: Ranges
-
-
-class _RemoteFile(io.RawIOBase):
-    """A file behind a URI. HDF5 reads many small ranges of it, so blocks are kept."""
-
-    def __init__(self, ranges: Ranges) -> None:
-        self._size = ranges.size
-        self._position = 0
-        self._block = lru_cache(_BLOCKS)(
-            lambda start: bytes(ranges.read(start, min(_BLOCK, self._size - start)))
-        )
-
-    def readinto(self, buffer: Any) -> int:
-        view, begin = memoryview(buffer).cast("B"), self._position
-        while (done := self._position - begin) < len(view) and self._position < self._size:
-            start = self._position % _BLOCK
-            data = self._block(self._position - start)[start : start + len(view) - done]
-            view[done : done + len(data)] = data
-            self._position += len(data)
-        return done
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = offset + (0, self._position, self._size)[whence]
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
 
 class Hdf5Store(SelfDescribed):
@@ -149,83 +107,55 @@ class Hdf5Store(SelfDescribed):
         self._storage_options = dict(storage_options or {})
         self._reload()
 
-    def key(self, index: int) -> str:
-        if isinstance(self._contents, Index):
-            return super().key(index)
-        self._check(index)
-        return f"{index:08d}" if self._names[2] is None else str(self._cell("keys", index))
-
-    def target(self, index: int) -> Any:
-        if isinstance(self._contents, Index):
-            return super().target(index)
-        self._check(index)
-        return self._cell("targets", index) if self._has_targets else None
-
-    def _cell(self, name: str, index: int) -> Any:
-        """Read a key or a target of a foreign file."""
-        opened = self._handle()
-        with self._naming_item(index):
-            opened.ranges.check()  # past the end of a file that has been cut, HDF5 returns zeros
-            table = getattr(opened, name)
-            value = _to_python(table[index])
-            is_json = name == "targets" and table.attrs.get("encoding") == "json"
-            return json.loads(value) if is_json else value
-
-    def _load(self, opened: _OpenTables) -> None:
-        if self._names != (None, None, None) or FORMAT not in opened.file.attrs:
-            self._contents = range(len(opened.images))
-            self._has_targets = opened.targets is not None
-            return
+    def _load(self, opened: _OpenFile) -> None:
         with self._naming_item(None):
-            data = _dataset(opened.file, INDEX, self.location)[()].tobytes()
-            index = Index(data, self.location, ("size",))
+            self._is_own = self._names == (None, None, None) and FORMAT in opened.file.attrs
+            if self._is_own:
+                data = _dataset(opened.file, INDEX, self.location)[()].tobytes()
+                index = Index(data, self.location, ("size",))
+            else:
+                index = Index(self._describe(opened).to_bytes(), self.location)
         if len(index) != len(opened.images):
             raise StoreError(f"{self.location}: the index does not belong to the images")
         self._contents, self.classes = index, index.classes
 
-    def _open(self) -> _OpenTables:
+    def _describe(self, opened: _OpenFile) -> IndexBuilder:
+        """Collect the keys and targets of a foreign file."""
+        _, targets, keys = self._names
+        if targets is None and _member(opened.file, "labels", self.location) is not None:
+            targets = "labels"
+        builder, count = IndexBuilder(), len(opened.images)
+        columns = [_column(opened.file, name, count, self.location) for name in (keys, targets)]
+        for index, (key, target) in enumerate(zip(*columns, strict=True)):
+            builder.add(f"{index:08d}" if keys is None else str(key), target)
+        return builder
+
+    def _open(self) -> _OpenFile:
         ranges = Ranges(self.location, self._storage_options, descriptor=False)
         with self._naming_item(None):
             if ranges.is_local:
                 # Nothing writes to it, and a lock would fail on file systems without locks.
                 file = h5py.File(local_path(self.location), "r", locking=False)
             else:
-                file = h5py.File(_RemoteFile(ranges), "r")
-            return self._tables(file, ranges)
-
-    def _tables(self, file: Any, ranges: Ranges) -> _OpenTables:
-        images, targets, keys = self._names
-        table = _dataset(file, images or "images", self.location)
-        if not _has_bytes(table):
-            raise StoreError(
-                f"{self.location}: {table.name!r} of type {table.dtype} and shape {table.shape} "
-                "does not hold an encoded image in each row; name the dataset that does with "
-                "images="
-            )
-        if targets is None and _member(file, "labels", self.location) is not None:
-            targets = "labels"
-        opened = _OpenTables(
-            file,
-            table,
-            None if targets is None else _dataset(file, targets, self.location),
-            None if keys is None else _dataset(file, keys, self.location),
-            ranges,
-        )
-        for other in (opened.targets, opened.keys):
-            if other is not None and other.shape[:1] != table.shape:
+                file = h5py.File(RangeFile(ranges), "r")
+            table = _dataset(file, self._names[0] or "images", self.location)
+            if not _has_bytes(table):
                 raise StoreError(
-                    f"{self.location}: {other.name!r} does not have as many rows as {table.name!r}"
+                    f"{self.location}: {table.name!r} of type {table.dtype} and shape "
+                    f"{table.shape} does not hold an encoded image in each row; name the dataset "
+                    "that does with images="
                 )
-        return opened
+            return _OpenFile(file, table, ranges)
 
-    def _read(self, opened: _OpenTables, index: int) -> Buffer:
+    def _read(self, opened: _OpenFile, index: int) -> Buffer:
         with self._naming_item(index):
             opened.ranges.check()  # past the end of a file that has been cut, HDF5 returns zeros
             data = np.asarray(opened.images[index]).tobytes()
-        self._check_size(index, data)
+        if self._is_own and len(data) != self._contents["size"][index]:
+            raise self._damage_error(index, "it has not the size that was written")
         return data
 
-    def _close(self, opened: _OpenTables) -> None:
+    def _close(self, opened: _OpenFile) -> None:
         opened.file.close()
 
     @contextmanager
@@ -291,11 +221,20 @@ def _has_bytes(table: Any) -> bool:
     return table.ndim == 1 and (kind in (np.dtype("u1"), np.dtype("i1")) or opaque)
 
 
-def _to_python(value: Any) -> Any:
-    """Convert a value of NumPy to a number, text or list of Python."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+def _column(file: Any, name: str | None, count: int, location: str) -> list[Any]:
+    """Return the values of a dataset as numbers, texts or lists; None for each if there is none."""
+    if name is None:
+        return [None] * count
+    table = _dataset(file, name, location)
+    if table.shape[:1] != (count,):
+        raise StoreError(f"{location}: {table.name!r} does not have a row for each image")
+    values = [
+        each.tolist() if isinstance(each, np.ndarray) else each for each in table[()].tolist()
+    ]
+    return [
+        each.decode("utf-8", "backslashreplace") if isinstance(each, bytes) else each
+        for each in values
+    ]
 
 
 class Hdf5Writer(Writer):
@@ -339,29 +278,22 @@ class Hdf5Writer(Writer):
         data = self._builder.to_bytes()
         index = Index(data, self.location)
         self._reserve(len(data))
-        self._write_column("keys", index.key, len(index))
-        if any(index.target(place) is not None for place in range(len(index))):
-            self._write_column("labels", index.target, len(index))
-        if self.classes:
-            self._write_column("classes", self.classes.__getitem__, len(self.classes))
+        every = range(len(index))
+        self._write_column("keys", _TEXT, map(index.key, every))
+        if all(_is_int64(index.target(at)) for at in every):
+            self._write_column("labels", np.int64, map(index.target, every))
+        elif all(_is_text(index.target(at)) for at in every):
+            self._write_column("labels", _TEXT, map(index.target, every))
         self._reserve(len(data))
         self._file.create_dataset(INDEX, data=np.frombuffer(data, np.uint8), track_times=False)
         self._file.attrs[FORMAT] = _VERSION
         self._release()
 
-    def _write_column(self, name: str, value: Callable[[int], Any], count: int) -> None:
-        """Write numbers or texts for readers without this package; all else as JSON."""
-        every = range(count)
-        is_int = count > 0 and all(_is_int64(value(at)) for at in every)
-        is_text = not is_int and all(_is_text(value(at)) for at in every)
-        table = self._table(name, np.int64 if is_int else _TEXT)
-        if not (is_int or is_text):
-            table.attrs["encoding"] = "json"
-        for start in range(0, count, _ROWS):
-            rows: list[Any] = list(map(value, every[start : start + _ROWS]))
-            if not is_int:
-                rows = [(row if is_text else json.dumps(row)).encode() for row in rows]
-            self._extend(table, rows)
+    def _write_column(self, name: str, kind: Any, values: Iterator[Any]) -> None:
+        """Write numbers or texts for readers without this package."""
+        table = self._table(name, kind)
+        while rows := list(islice(values, _ROWS)):
+            self._extend(table, rows if kind is np.int64 else [row.encode() for row in rows])
 
     def _table(self, name: str, kind: Any) -> Any:
         return self._file.create_dataset(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from fastdecode.stores.base import Writer, reserve_space
 INDEX = b"__fastdecode__"
 """The key of the index, which sorts after all items."""
 
+_AS_NAMES = "utf-8", "surrogateescape"
 _BATCH = 16 << 20
 """Bytes per transaction; about so many are held in memory at once."""
 
@@ -67,66 +67,39 @@ class LmdbStore(SelfDescribed):
 
     def _load(self, opened: Environment) -> None:
         found = opened.get(INDEX)
-        if found is None:
-            self._contents = _Keys(opened)
-            return
-        index = Index(found, self.location, ("size",))
-        self._contents, self.classes = index, index.classes
+        self._is_own = found is not None
+        if found is not None:
+            self._contents = Index(found, self.location, ("size",))
+        else:
+            self._contents = Index(_list_keys(opened).to_bytes(), self.location)
+        self.classes = self._contents.classes
 
     def _open(self) -> Environment:
         return open_environment(local_path(self.location))
 
     def _read(self, opened: Environment, index: int) -> bytes:
         contents = self._contents
-        foreign = isinstance(contents, _Keys)
-        key = contents[index] if isinstance(contents, _Keys) else item_key(index)
+        key = item_key(index) if self._is_own else contents.key(index).encode(*_AS_NAMES)
         try:
             data = opened.get(key)
         except StoreError as error:
             raise self._damage_error(index, str(error)) from error
         if data is None:
             raise self._damage_error(index, "it is missing; create the store again")
-        self._check_size(index, data)
-        if foreign and _is_pickle(data):
-            raise self._damage_error(
-                index,
-                "it is a pickled object, not an encoded image: unpickle it with the code that made "
-                "it, and write the images with create_store",
-            )
+        if self._is_own and len(data) != contents["size"][index]:
+            raise self._damage_error(index, "it has not the size that was written")
         return data
 
 
-class _Keys:
-    """The keys of a foreign LMDB, in one block of memory."""
-
-    def __init__(self, opened: Environment) -> None:
-        self._text = bytearray()
-        self._ends = array("Q", [0])
-        most = len(opened)
-        for key in opened.keys():  # noqa: SIM118 - an environment is not a mapping
-            if key.startswith(b"__") and key.endswith(b"__"):
-                continue
-            self._text += key
-            self._ends.append(len(self._text))
-            if len(self) > most:  # a damaged tree may lead in circles
-                raise StoreError(f"{opened.path}: the file is damaged; it has too many items")
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, index: int) -> bytes:
-        return bytes(self._text[self._ends[index] : self._ends[index + 1]])
-
-    def key(self, index: int) -> str:
-        return self[index].decode("utf-8", "backslashreplace")
-
-    def target(self, _: int) -> None:
-        """Return None: a foreign LMDB has no targets."""
-
-
-def _is_pickle(data: bytes) -> bool:
-    """Return whether data begins like a pickle of protocol 2 or later, as no image does."""
-    return len(data) > 1 and data[0] == 0x80 and 2 <= data[1] <= 5
+def _list_keys(opened: Environment) -> IndexBuilder:
+    """Collect the keys of a foreign LMDB, as texts that stand for any bytes."""
+    builder, most = IndexBuilder(), len(opened)
+    for key in opened.keys():  # noqa: SIM118 - an environment is not a mapping
+        if not (key.startswith(b"__") and key.endswith(b"__")):
+            builder.add(key.decode(*_AS_NAMES))
+        if len(builder) > most:  # a damaged tree may lead in circles
+            raise StoreError(f"{opened.path}: the file is damaged; it has too many items")
+    return builder
 
 
 class Environment:

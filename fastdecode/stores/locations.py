@@ -19,11 +19,6 @@ MANIFEST = ".json"
 
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<names>[^{}]*,[^{}]*))\}")
 _MOST = 1_000_000
-_BLOCK = 512
-"""Block size of a tar, in bytes."""
-
-_MAX_BYTES = 1 << 50
-
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -97,7 +92,7 @@ def read_manifest(
         names = [_check_own_name(shard) for shard in told["shards"]]
         shards = [folder + name for name in names]
         classes = [str(each) for each in told.get("classes", ())]
-        counts = {file["name"]: _check_count(file) for file in told.get("files", ())}
+        counts = {file["name"]: _check_count(file["items"]) for file in told.get("files", ())}
         items = [counts[name] for name in names] if counts else None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(f"{name} is damaged, or not a manifest of shards") from error
@@ -114,12 +109,10 @@ def _check_own_name(name: Any) -> str:
     return name
 
 
-def _check_count(file: Mapping[str, Any]) -> int:
-    """Check that a shard of that size can have so many items (a block or more each)."""
-    number, size = file["items"], min(file.get("bytes", _MAX_BYTES), _MAX_BYTES)
-    if type(number) is not int or not 0 <= number <= size // _BLOCK:
-        raise ValueError(number)
-    return number
+def _check_count(items: Any) -> int:
+    if type(items) is not int or items < 0:
+        raise ValueError(items)
+    return items
 
 
 def expand_braces(pattern: str) -> list[str]:

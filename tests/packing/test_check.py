@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shutil
-import sys
 import warnings
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from corpus import CORPUS, usable_backends
 from packed import make_large_source, make_source
 
 from fastdecode import stores
-from fastdecode.cli import main, terminal
+from fastdecode.cli import main
 from fastdecode.packing import Finding, Limits, _survey, pack, survey
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store
@@ -298,22 +297,6 @@ def test_shards_are_reported_by_their_names(
     assert main(["pack", str(source), str(target), "--shard-size", size]) == 0
     said = "".join(capsys.readouterr().out.split())  # long paths are cut at the end of a line
     assert "".join(place.format(target.with_suffix("")).split()) in said
-
-
-def test_error_starts_on_a_new_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a terminal, an error starts on a new line after the progress."""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-
-    def failing() -> None:
-        with terminal.progress(counted=True) as notify:
-            notify("packing", 1, 2)
-            pack(tmp_path / "none", tmp_path / "out.tar")
-
-    with pytest.raises(FileNotFoundError):
-        failing()
-    assert capsys.readouterr().err == "\rpacking 1 of 2\n"
 
 
 def test_a_photo_library_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

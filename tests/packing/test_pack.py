@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -65,13 +64,11 @@ def test_the_manifest(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "out.tar.json").read_text())
 
     with open_store(source) as store:
-        items = [(store.key(index), bytes(store.read(index))) for index in range(len(store))]
-    lines = "".join(f"{hashlib.sha256(data).hexdigest()}  {key}\n" for key, data in items)
+        sizes = [len(store.read(index)) for index in range(len(store))]
 
     assert packed.manifest == str(tmp_path / "out.tar.json")
-    assert found["content_sha256"] == hashlib.sha256(lines.encode()).hexdigest()
     assert found["items"] == 8
-    assert found["bytes"] == packed.bytes_out == sum(len(data) for _, data in items)
+    assert found["bytes"] == packed.bytes_out == sum(sizes)
     assert found["classes"] == ["cats", "dogs"]
     assert found["bad"] == []
     assert found["files"] == [
@@ -279,19 +276,6 @@ def test_item_that_the_store_cannot_hold_is_bad(tmp_path: Path) -> None:
     ((key, why),) = packed.bad
     assert key == "a.jpg/b.jpg"
     assert "'a.jpg' is a file" in why
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
-def test_unreadable_file_ends_the_pack(tmp_path: Path) -> None:
-    """A file without read permission ends the pack; it is not a bad item."""
-    source = make_source(tmp_path / "source")
-    (source / "cats" / "0.jpg").chmod(0)
-
-    with pytest.raises(OSError, match=r"item 0 \(cats/0\.jpg\).*Permission denied"):
-        pack(source, tmp_path / "out.tar", skip_bad=True)
-    (source / "cats" / "0.jpg").chmod(0o600)
-
-    assert pack(source, tmp_path / "out.tar", skip_bad=True).bad == []
 
 
 def test_sizes_are_parsed() -> None:

@@ -13,7 +13,7 @@ from same import assert_same
 
 from fastdecode import DecodeError, decode, probe
 from fastdecode.packing import pack
-from fastdecode.packing._rewrite import EncodedImage, KeyRenamer, can_shrink, shrink, smaller_size
+from fastdecode.packing._rewrite import EncodedImage, can_shrink, shrink, smaller_size
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
@@ -178,7 +178,7 @@ def test_truncated_jpeg_is_an_error() -> None:
 
 
 def test_only_larger_images_change(tmp_path: Path) -> None:
-    """Only larger images change; the new names have the new format's suffix and stay unique."""
+    """Only larger images change; a new format's suffix is added to the name."""
     source = tmp_path / "source"
     source.mkdir()
     small = encode(drawing(30, 20), "png")
@@ -195,20 +195,8 @@ def test_only_larger_images_change(tmp_path: Path) -> None:
 
     names = sorted(path.name for path in (tmp_path / "out").iterdir() if path.suffix != ".fdx")
     assert names == [
-        *("a.bmp.jpg", "a.png.jpg", "b.jpg", "c.JPEG", "same.jpg", "small.png", "wide.jpg")
+        *("a.bmp.jpg", "a.png.jpg", "b.PNG.jpg", "c.JPEG", "same.jpg", "small.png", "wide.jpg")
     ]
     assert packed.notes == {"shrunk": 5}
     assert (tmp_path / "out" / "same.jpg").read_bytes() == same
     assert (tmp_path / "out" / "small.png").read_bytes() == small
-
-
-def test_renamed_keys_are_unique() -> None:
-    """A new key that is taken keeps its old suffix before the new one, or is an error."""
-    names = KeyRenamer(["x.d/a.png", "x.d/b.bmp", "x.d/b.jpg", "c", "d.png", "d.jpg", "d.png.jpg"])
-
-    assert names.rename_key("x.d/a.png", ".jpg") == "x.d/a.jpg"
-    assert names.rename_key("x.d/b.bmp", ".jpg") == "x.d/b.bmp.jpg"
-    assert names.rename_key("x.d/b.jpg", ".jpg") == "x.d/b.jpg"
-    assert names.rename_key("c", ".png") == "c.png"
-    with pytest.raises(ValueError, match="no free name with"):
-        names.rename_key("d.png", ".jpg")

@@ -123,8 +123,8 @@ def test_lists_patterns_tables_and_stores_are_read(tree: Path, tmp_path: Path) -
     shards = [str(tmp_path / name) for name in ("shard-2.tar", "shard.tar")]
     for source in (shards, str(tmp_path / "shard*.tar")):
         both = by_path(read_images(source))
-        assert list(both) == [*packed, "lion.jpg"]
-        assert both["lion.jpg"]["label"] == 0
+        assert list(both) == ["shard-2/lion.jpg", *(f"shard/{name}" for name in packed)]
+        assert both["shard-2/lion.jpg"]["label"] == 0
 
     assert list(listed) == list(found) == list(tabled) == paths
     assert all("label" not in row for row in (*listed.values(), *stored.values()))

@@ -31,17 +31,23 @@ pytestmark = [  # Ray sets these deprecated settings itself
 ]
 
 
-def made(sources: list[Any], size: Any = None, **options: Any) -> list[_rows.Portion]:
-    """Return all portions."""
+def made(sources: list[Any], size: Any = None, **options: Any) -> list[Any]:
+    """Return all tables, whose column ``at`` says which sources they have."""
     names = [f"image {at}" for at in range(len(sources))]
     num_cpus, on_error = options.pop("num_cpus", 1), options.pop("on_error", "raise")
     job = _rows.Job.checked(made, size, num_cpus, on_error, options)
-    return list(_rows.portions(sources, names.__getitem__, job))
+    rows = pa.table({"at": pa.array(range(len(sources)), pa.int64())})
+    return list(_rows.decode_rows(rows, sources, names.__getitem__, job, "image"))
 
 
-def images(portion: _rows.Portion) -> list[Any]:
-    """Return the images of a portion."""
-    return list(portion.columns["image"].to_numpy())
+def images(table: Any) -> list[Any]:
+    """Return the images of a table."""
+    return [array for chunk in table["image"].chunks for array in chunk.to_numpy(False)]
+
+
+def kept(table: Any) -> list[int]:
+    """Return the indices of the sources that a table has."""
+    return list(table["at"].to_pylist())
 
 
 def resized(data: bytes, size: tuple[int, int], **options: Any) -> Any:
@@ -139,16 +145,14 @@ def test_without_a_size_images_are_as_decode_gives_them(tmp_path: Path) -> None:
 
     portions = made([PHOTO, str(tmp_path / "one.jpg"), large, large, PHOTO], reduce=1)
 
-    assert [(each.start, each.stop) for each in portions] == [(0, 4), (4, 5)]
-    assert [at for each in portions for at in each.kept] == [0, 1, 2, 3, 4]
+    assert [kept(each) for each in portions] == [[0, 1, 2, 3], [4]]
     assert_same(images(portions[0])[1], decode(PHOTO))
     assert_same(images(portions[0])[2], decode(large))
 
 
 def test_images_of_a_size_come_in_portions() -> None:
     """A portion holds at most 16 MB of pixels and 64 images."""
-    assert [each.stop - each.start for each in made([PHOTO] * 9, 1024)] == [5, 4]
-    assert [each.stop - each.start for each in made([PHOTO] * 66, 8)] == [64, 2]
+    assert [*map(len, made([PHOTO] * 9, 1024)), *map(len, made([PHOTO] * 66, 8))] == [5, 4, 64, 2]
 
 
 @pytest.mark.parametrize("size", [None, 32])
@@ -164,8 +168,8 @@ def test_a_damaged_image_is_a_row_with_an_error(bad: Any, size: int | None) -> N
     """With ``on_error="return"`` a bad image is empty or black, and its neighbours are intact."""
     (portion,) = made([PHOTO, bad, PHOTO], size, on_error="return")
 
-    assert portion.kept == [0, 1, 2]
-    errors, (first, black, last) = portion.columns["error"].to_pylist(), images(portion)
+    assert kept(portion) == [0, 1, 2]
+    errors, (first, black, last) = portion["error"].to_pylist(), images(portion)
     assert errors[0] is None is errors[2]
     assert "Error" in errors[1] or "Unsupported" in errors[1]
     assert black.shape == ((32, 32, 3) if size else (0, 0, 3))
@@ -179,7 +183,7 @@ def test_a_damaged_image_is_left_out(size: int | None, caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "fastdecode.ray"):
         (portion,) = made([CUT, PHOTO, "/nowhere/to/be.jpg"], size, on_error="skip")
 
-    assert portion.kept == [1]
+    assert kept(portion) == [1]
     assert len(images(portion)) == 1
     assert "left out image 0: " in caplog.text
     assert "1 more" in caplog.text
@@ -200,7 +204,7 @@ def test_a_row_of_a_later_portion_has_its_own_name(
     with caplog.at_level(logging.WARNING, "fastdecode.ray"):
         portions = made(bad, size, on_error="skip")
     assert "left out image 65: " in caplog.text
-    assert [each.kept for each in portions] == [list(range(64)), [64]]
+    assert list(map(kept, portions)) == [list(range(64)), [64]]
 
 
 @pytest.mark.parametrize("bad", [None, 3, 68])
@@ -236,8 +240,8 @@ def test_every_malformed_file_is_a_row() -> None:
 
     portions = made(paths, 24, on_error="return", max_pixels=1_000_000)
 
-    assert [at for each in portions for at in each.kept] == list(range(len(paths)))
-    assert any(error for each in portions for error in each.columns["error"].to_pylist())
+    assert [at for each in portions for at in kept(each)] == list(range(len(paths)))
+    assert any(error for each in portions for error in each["error"].to_pylist())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from corpus import CORPUS
 from packed import make_source
 
 from fastdecode.cli import main
-from fastdecode.measure import _collection as files
 from fastdecode.packing import BadItems, pack, survey
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import find_classes, found, make_dataset, walk
@@ -39,7 +38,7 @@ BAD = ["cats/loop.jpg", "dogs/a.jpg", "dogs/b.jpg", "dogs/long.jpg", "dogs/under
 def test_cyclic_links_are_listed_as_unreadable(
     looping: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`check`, `pack` and `bench` list each such link, and go on with all other files.
+    """`check` and `pack` list each such link, and go on with all other files.
 
     For ImageFolder they are samples, which fail when they are read, and not classes.
     """
@@ -57,11 +56,6 @@ def test_cyclic_links_are_listed_as_unreadable(
     assert caught.value.packed is not None
     assert [key for key, _ in caught.value.packed.bad] == BAD
     assert pack(looping, tmp_path / "out.tar", skip_bad=True).items == 8
-
-    collection = files.collect([looping])
-    assert len(collection.photos) == 8
-    assert sorted(collection.unreadable) == sorted([*BAD, "alone", "dogs/deep"])
-    assert files.collect([looping / "cats" / "loop.jpg"]).unreadable
 
     classes, index = find_classes(looping)
     samples = make_dataset(looping, index, (".jpg",))
@@ -99,7 +93,6 @@ def test_folders_that_link_to_one_another_are_walked_once(tmp_path: Path, count:
         assert len(store) == count**2
         assert store.target(count**2 - 1) == count - 1
         assert store.read(count + 1)
-    assert len(files._files_and_stores([root])[0]) == count  # the bench follows no links to folders
 
 
 def test_a_folder_is_listed_once_per_class(tmp_path: Path) -> None:

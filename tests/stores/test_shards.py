@@ -16,7 +16,7 @@ from tars import image, numbered, write_tar
 
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError
-from fastdecode.stores import Store, concat, open_store
+from fastdecode.stores import Store, open_store
 from fastdecode.stores.locations import expand_braces, shard_locations
 from fastdecode.stores.tar.store import index_tar, open_tar
 
@@ -41,18 +41,18 @@ def _manifest(folder: Path, shards: list[str], **more: object) -> None:
 def _check(store: Store, count: int = 5 * _EACH) -> None:
     assert len(store) == count
     for index in (0, count - 1, _EACH, _EACH - 1, 1):
-        assert store.key(index) == f"{index:04d}.jpg"
+        assert store.key(index).endswith(f"{index:04d}.jpg")
         assert store.target(index) == index
         assert bytes(store.read(index)) == image(index)
 
 
 @pytest.mark.parametrize(
     "pattern",
-    ["train-{00000..00004}.tar", "train-*.tar", "train-0000{0,1}.tar", "."],
+    ["train-{00000..00004}.tar", "train-*.tar", "train-0000{0,1}.tar"],
 )
 @pytest.mark.parametrize("index", ["beside", "elsewhere", None])
 def test_shards_are_one_store(tmp_path: Path, pattern: str, index: str | None) -> None:
-    """Braces, wildcards and the folder open the shards in order.
+    """Braces and wildcards open the shards in order.
 
     Their indexes are next to them, in the folder of ``index=``, or nowhere.
     """
@@ -60,7 +60,7 @@ def test_shards_are_one_store(tmp_path: Path, pattern: str, index: str | None) -
     where: Any = {}
     if index == "elsewhere":
         where = {"index": tmp_path / "indexes"}
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError, match=r"indexes/train-00000\.tar\.fdx"):
             open_store(f"{tmp_path}/{pattern}", **where)
         where["index"].mkdir()
         for path in tmp_path.glob("*.fdx"):
@@ -139,7 +139,7 @@ def test_missing_shard_is_named(tmp_path: Path) -> None:
         '{"shards": [5]}',
         *(
             f'{{"shards": ["a"], "files": [{{"name": "a", "items": {count}, "bytes": 1024}}]}}'
-            for count in ("-1", "3", "1e3", "true", "1e999", str(1 << 70))
+            for count in ("-1", "1e3", "true", "null")
         ),
     ],
 )
@@ -151,36 +151,26 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, text: str) -> None:
         open_store(tmp_path / "train.tar")
 
 
-def test_wrong_count_is_an_error(tmp_path: Path) -> None:
-    """A shard with fewer items than its manifest says is an error."""
-    names = [path.name for path in _shards(tmp_path, 2)]
-    files = [{"name": name, "items": _EACH + 1} for name in names]
-    _manifest(tmp_path, names, files=files)
+def test_shard_that_is_replaced_by_another_count_is_an_error(tmp_path: Path) -> None:
+    """A shard that has another number of items in another process is an error."""
+    paths = _shards(tmp_path, 2)
+    with open_store(f"{tmp_path}/train-*.tar") as store:
+        sent = pickle.dumps(store)
+    index_tar(write_tar(paths[1], numbered(_EACH - 1)))
 
-    with (
-        open_store(tmp_path / "train.tar") as store,
-        pytest.raises(StoreError, match=r"train-00001\.tar has 4 items, where 5 were counted"),
-    ):
-        store.read(7)
+    with pytest.raises(StoreError, match=r"train-00001\.tar has 3 items, where 4 were counted"):
+        pickle.loads(sent).read(5)
 
 
-def test_keys_that_clash_begin_with_their_shard(tmp_path: Path) -> None:
-    """Keys are unchanged unless two shards share one; then all begin with their shard's name."""
+def test_keys_begin_with_their_shard(tmp_path: Path) -> None:
+    """Keys begin with the name of their shard, or with its number where names clash."""
     for name in ("a", "b"):
         write_tar(tmp_path / f"{name}.tar", numbered(2))
-    write_tar(tmp_path / "c.tar", numbered(2, begin=2))
     (tmp_path / "d").mkdir()
     write_tar(tmp_path / "d" / "a.tar", numbered(2))
 
-    clashing = open_store(f"{tmp_path}/{{a,b}}.tar")
-    assert [clashing.key(i) for i in range(4)] == [
-        "a/0000.jpg",
-        "a/0001.jpg",
-        "b/0000.jpg",
-        "b/0001.jpg",
-    ]
-    different = open_store(f"{tmp_path}/{{a,c}}.tar")
-    assert [different.key(i) for i in range(4)] == [f"{n:04d}.jpg" for n in range(4)]
+    store = open_store(f"{tmp_path}/{{a,b}}.tar")
+    assert [store.key(i) for i in range(4)] == [f"{s}/000{n}.jpg" for s in "ab" for n in range(2)]
     same = open_tar([tmp_path / "a.tar", tmp_path / "d" / "a.tar"])
     assert [same.key(i) for i in (0, 2)] == ["00000/0000.jpg", "00001/0000.jpg"]
 
@@ -216,28 +206,7 @@ def test_few_shards_are_open_at_once(tmp_path: Path, indexed: bool) -> None:
 
     assert list(map(bytes, found)) == list(map(bytes, again)) == [image(at) for at in wanted]
     assert targets == list(range(_EACH - 1, 60 * _EACH, _EACH))
-    assert keys == [f"{index:04d}.jpg" for index in wanted]
-
-
-def test_the_shards_that_were_read_last_stay_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of two that may be open, the one that was read longest ago makes room for another."""
-    _shards(tmp_path, 3)
-    opened: list[str] = []
-
-    def open_part(part: concat.Part) -> Store:
-        opened.append(Path(part.location).name[10])
-        return real(part)
-
-    real = concat._open_part
-    monkeypatch.setattr(concat, "_open_part", open_part)
-    monkeypatch.setattr(concat, "_KEPT", 2)
-    monkeypatch.setattr(concat, "max_maps", lambda: 2)
-    with open_store(f"{tmp_path}/train-*.tar") as store:
-        for shard in (0, 1, 2, 2, 1, 0, 0, 1, 2):
-            assert bytes(store.read(shard * _EACH)) == image(shard * _EACH)
-    assert "".join(opened) == "01202"
+    assert keys == [f"train-{at // _EACH:05d}/{at:04d}.jpg" for at in wanted]
 
 
 NEEDED = {"t.h5": "h5py", "t.lmdb": "lmdb"}
@@ -269,19 +238,6 @@ def test_a_store_is_right_where_no_more_files_are_held(tmp_path: Path, name: str
             with pytest.raises(StoreError, match="replaced"):
                 store.read(0)
     assert len(held) == 30
-
-
-def test_shards_are_opened_when_they_are_needed(tmp_path: Path) -> None:
-    """A shard is opened at its first read; until then its index gives the count."""
-    paths = _shards(tmp_path)
-    store = open_store(f"{tmp_path}/train-*.tar")
-    for path in paths[1:]:
-        path.unlink()
-
-    assert len(store) == 5 * _EACH
-    assert store.read(0) == image(0)
-    with pytest.raises(FileNotFoundError, match="train-00001"):
-        store.read(_EACH)
 
 
 @pytest.mark.parametrize(
@@ -317,23 +273,21 @@ def test_name_of_an_existing_file_is_not_expanded(tmp_path: Path) -> None:
     assert len(open_store(path)) == 1
 
 
-@pytest.mark.parametrize(
-    ("suffix", "at", "said"),
-    [("", 0, r"00001\.tar, item 0 \(0004\.jpg\)"), (".fdx", -1, "fdx: the index is damaged")],
-)
-def test_damage_leaves_the_other_shards_readable(
-    tmp_path: Path, suffix: str, at: int, said: str
-) -> None:
-    """Damage in one shard or its index is an error that names it; the others are still read."""
-    paths = _shards(tmp_path, 3)
-    damaged = Path(f"{paths[1]}{suffix}")
-    data = bytearray(damaged.read_bytes())
-    data[at] ^= 1
-    damaged.write_bytes(data)
+def test_damage_leaves_the_other_shards_readable(tmp_path: Path) -> None:
+    """Damage in one shard is an error that names it; the others are still read.
 
-    with open_store(paths) as store:
-        for good in (0, _EACH - 1, 2 * _EACH):
-            assert store.key(good) == f"{good:04d}.jpg"
-            assert bytes(store.read(good)) == image(good)
-        with pytest.raises(StoreError, match=said):
-            store.read(_EACH)
+    A damaged index is an error when the shards are opened.
+    """
+    paths = _shards(tmp_path, 3)
+    for suffix in ("", ".fdx"):
+        damaged = Path(f"{paths[1]}{suffix}")
+        damaged.write_bytes(bytes([damaged.read_bytes()[0] ^ 1]) + damaged.read_bytes()[1:])
+        if suffix:
+            with pytest.raises(StoreError, match="fdx: the index is damaged"):
+                open_store(paths)
+            continue
+        with open_store(paths) as store:
+            for good in (0, _EACH - 1, 2 * _EACH):
+                assert bytes(store.read(good)) == image(good)
+            with pytest.raises(StoreError, match=r"00001\.tar, item 0 \(0004\.jpg\)"):
+                store.read(_EACH)

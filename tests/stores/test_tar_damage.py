@@ -16,7 +16,7 @@ from tars import image, numbered, write_tar
 
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores._index import IndexBuilder, summary
+from fastdecode.stores._index import IndexBuilder
 from fastdecode.stores.tar import index_tar, stream_tar
 from fastdecode.stores.tar.store import SUFFIX
 
@@ -42,10 +42,6 @@ def test_truncated_shard_names_its_last_member(shard: Path) -> None:
     shard.write_bytes(whole[: 3 * _ITEM + 512 + 700])
     with pytest.raises(StoreError, match=r"after member '0003\.jpg': it is truncated"):
         open_store(shard)
-    for size in (_ITEM, 2 * _ITEM - 512, 100):  # each of concatenated tars must have its end
-        shard.write_bytes(whole + whole[:size])
-        with pytest.raises(StoreError, match=r"t\.tar"):
-            open_store(shard)
     shard.write_bytes(whole[: _COUNT * _ITEM])
     with pytest.raises(StoreError, match=r"after member '0005\.cls'.*truncate -s \+1024"):
         open_store(shard)
@@ -54,7 +50,7 @@ def test_truncated_shard_names_its_last_member(shard: Path) -> None:
 
 
 def test_an_index_of_another_shard_is_refused(shard: Path) -> None:
-    """An index of another size is an error at opening, which names the first lost item if any.
+    """An index of another size is an error at opening.
 
     With that of another shard of the same size, each read is an error.
     """
@@ -67,19 +63,6 @@ def test_an_index_of_another_shard_is_refused(shard: Path) -> None:
     write_tar(shard, numbered(_COUNT + 9))
     with pytest.raises(StoreError, match=r"`fastdecode index .*t\.tar`"):
         open_store(shard)
-    os.truncate(shard, 3 * _ITEM + 512 + 100)
-    with pytest.raises(StoreError, match=r"item 3 \(0003\.jpg\) and 2 more are cut off"):
-        open_store(shard)
-
-
-def test_open_store_keeps_reading_a_replaced_shard(shard: Path) -> None:
-    """An open store keeps reading the old file after a new one takes its name."""
-    index_tar(shard)
-    store = open_store(shard)
-    other = write_tar(shard.with_name("other"), numbered(_COUNT, begin=10))
-    other.rename(shard)
-
-    assert [bytes(store.read(i)) for i in range(_COUNT)] == [image(i) for i in range(_COUNT)]
 
 
 def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
@@ -88,13 +71,6 @@ def test_an_index_of_another_kind_is_refused(shard: Path) -> None:
 
     with pytest.raises(StoreError, match="not the index of a tar shard"):
         open_store(shard)
-
-
-def test_summary_matches_the_index(shard: Path) -> None:
-    """`summary` reads count, classes and fields of an index without its columns."""
-    index = index_tar(shard, classes=["cat", "dog" * 40000])
-
-    assert summary(f"{shard}{SUFFIX}") == (len(index), index.classes, index.about)
 
 
 def test_damaged_header_is_an_error(shard: Path) -> None:
@@ -122,7 +98,7 @@ def test_compressed_shards_are_an_error(shard: Path) -> None:
     whole = shard.read_bytes()
     shard.write_bytes(gzip.compress(whole))
 
-    with pytest.raises(StoreError, match=r"compressed \(gzip\).*decompress it"):
+    with pytest.raises(StoreError, match=r"not a tar file.*decompress it"):
         open_store(shard)
     with gzip.open(shard) as file:
         assert len(list(stream_tar(file))) == _COUNT
@@ -145,14 +121,12 @@ def test_zeros_after_the_end_are_ignored(shard: Path, zeros: int, rest: int) -> 
     [
         lambda _: b"garbage" * 100,
         lambda _: b"x",
+        lambda whole: whole,
         lambda whole: b"\n" + whole,  # which is at no multiple of a block any more
-        lambda whole: whole[:10] + b"?" + whole[11:],  # the first header is damaged
-        lambda whole: whole[512:],  # the first header is lost
-        gzip.compress,
     ],
 )
 def test_other_bytes_after_the_end_are_an_error(shard: Path, zeros: int, behind: Any) -> None:
-    """What follows the end of a tar and is no tar may hold items: it is an error that says where.
+    """What follows the end of a tar may hold items, also another tar: it is an error.
 
     It names the place behind the end's first block of zeros, however many there are. The samples
     before it are streamed, and its advice makes the shard readable.
@@ -166,11 +140,13 @@ def test_other_bytes_after_the_end_are_an_error(shard: Path, zeros: int, behind:
     assert [sample.key for sample in islice(stream, _COUNT - 1)] == [
         f"{number:04d}.jpg" for number in range(_COUNT - 1)
     ]
-    with pytest.raises(StoreError, match=rf"truncate -s {len(wanted)}"):
+    with pytest.raises(StoreError, match=rf"truncate -s {end}"):
         list(stream)
     for read in (open_store, index_tar):
-        with pytest.raises(StoreError, match=rf"end at byte {end}, .*truncate -s {len(wanted)}"):
+        with pytest.raises(StoreError, match=rf"ends at byte {end}, .*truncate -s {end}"):
             read(shard)
+    os.truncate(shard, end)
+    assert len(open_store(shard)) == _COUNT
 
 
 @pytest.mark.parametrize("seed", range(60))

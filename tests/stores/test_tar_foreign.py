@@ -140,51 +140,6 @@ def test_tars_of_the_tar_command_are_read(tmp_path: Path, name: str) -> None:
     _check(tmp_path / "t.tar", ITEMS[:5])
 
 
-@pytest.mark.parametrize("format", FORMATS.values())
-@pytest.mark.parametrize("end", [0, 512, 1024, 10240, 10240 + 512])
-def test_concatenated_tars_are_one(tmp_path: Path, format: int, end: int) -> None:
-    """Tars that were joined with cat hold the items of all, in a store, its index and a stream."""
-    whole, name = b"", "é" * 60 + "/"  # a pax or GNU header precedes each member
-    for number in range(3):
-        members = [(name + each, data) for each, data in numbered(2, begin=2 * number)]
-        data = write_tar(tmp_path / "part.tar", members, format).read_bytes().rstrip(b"\0")
-        whole += data + bytes(-len(data) % 512 + end)
-    (tmp_path / "t.tar").write_bytes(whole + bytes(1024))
-
-    _check(tmp_path / "t.tar", [(name + key, data, target) for key, data, target in ITEMS])
-
-
-@needs_tar
-def test_a_tar_appended_by_the_tar_command_is_read(tmp_path: Path) -> None:
-    """``tar -A`` appends a tar whose items are read behind the others."""
-    paths = [write_tar(tmp_path / f"{at}.tar", numbered(3, begin=3 * at)) for at in range(2)]
-    subprocess.run(["tar", "-Af", *paths], check=True)
-
-    _check(paths[0], ITEMS)
-
-
-def test_a_sample_ends_with_its_tar(tmp_path: Path) -> None:
-    """The same name at the end of a tar and at the beginning of the next makes two samples."""
-    path = write_tar(tmp_path / "t.tar", [("a.jpg", image(0)), ("a.cls", b"5")])
-    path.write_bytes(path.read_bytes() + path.read_bytes())
-
-    one = ("a.jpg", image(0), 5)
-    _check(path, [one, ("a~2.jpg", image(0), 5)], [one, one])
-
-
-def test_a_header_about_all_members_ends_with_its_tar(tmp_path: Path) -> None:
-    """A global header, also as the last one of a tar, is no part of a member in the next tar."""
-    tarfile.open(tmp_path / "g.tar", "w", pax_headers={"comment": "x"}).close()
-    about = (tmp_path / "g.tar").read_bytes()[:1024]
-    whole = b""
-    for number in range(2):
-        data = write_tar(tmp_path / "t.tar", numbered(1, begin=number)).read_bytes().rstrip(b"\0")
-        whole += data + bytes(-len(data) % 512) + about + bytes(1024)
-    (tmp_path / "t.tar").write_bytes(whole)
-
-    _check(tmp_path / "t.tar", ITEMS[:2])
-
-
 def _hard_link(path: Path) -> None:
     with tarfile.open(path, "w") as tar:
         _add(tar, "0.jpg")
@@ -304,7 +259,7 @@ def test_an_index_for_other_members_is_not_used(tmp_path: Path) -> None:
 
     assert bytes(open_store(path).read(0)) == b"jpg"
     assert bytes(open_store(path, image="mask.png").read(0)) == b"mask"
-    with pytest.raises(ValueError, match="was made for"):
+    with pytest.raises(ValueError, match="was made for other members"):
         open_store(path, image="mask.png", index=f"{path}.fdx")
     with pytest.raises(FileNotFoundError):
         open_store(path, index=tmp_path / "nowhere")

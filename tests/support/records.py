@@ -1,14 +1,11 @@
-"""Writes MXNet RecordIO, by the format's description alone, and the index of 0.2.0 beside it."""
+"""Writes MXNet RecordIO, by the format's description alone."""
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from fastdecode.stores._index import IndexBuilder
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 
@@ -52,18 +49,12 @@ def payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield begin, payload
 
 
-def write_records(
-    where: Path, items: Sequence[tuple[str, bytes, Any]], classes: Sequence[str] = ()
-) -> None:
-    """Write ``NAME.rec``, ``NAME.idx`` and ``NAME.rec.fdx``, as 0.2.0 did."""
-    builder, made, lines = IndexBuilder(classes, ("offset", "length", "size")), b"", b""
-    for number, (key, data, target) in enumerate(items):
+def write_records(where: Path, items: Sequence[tuple[str, bytes, Any]]) -> None:
+    """Write ``NAME.rec`` and ``NAME.idx``, whose keys are numbers."""
+    made, lines = b"", b""
+    for number, (_, data, target) in enumerate(items):
         labels = target if isinstance(target, list) else ()
-        one = record(data, 0 if labels else target or 0, number, labels)
-        builder.add(key, target, offset=len(made), length=len(one), size=len(data))
         lines += b"%d\t%d\n" % (number, len(made))
-        made += one
+        made += record(data, 0 if labels else target or 0, number, labels)
     where.write_bytes(made)
     where.with_suffix(".idx").write_bytes(lines)
-    about = {"version": 1, "bytes": len(made), "lines": [len(lines), zlib.crc32(lines)]}
-    builder.write(f"{where}.fdx", about)

@@ -1,4 +1,4 @@
-"""Names of images in a tar: WebDataset's rule, and how keys that break it are escaped."""
+"""Names of images in a tar: WebDataset's rule, and the names of keys that break it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,19 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from fastdecode._error_policy import mark_fatal
 from fastdecode._formats import sniff
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._items import check_key, parse_target, relative
 from fastdecode.stores._scan import EXTENSIONS
-from fastdecode.stores.tar.format import FileSource, Member, members
+from fastdecode.stores.tar.format import Member, TarSource, members
 from fastdecode.types import Buffer
 
 IMAGES = frozenset((*(each[1:] for each in EXTENSIONS), "ico", "img", "pcx", "tga"))
 """Extensions of images, in lower case; "img" is for images of an unknown format."""
 
-OWNER = b"fastdecode"
-"""Owner of members with escaped names, which distinguishes them from names that contain "%"."""
-
 _META = re.compile(r"__[^/]*__($|/)")
-_NUMBER = re.compile(r"%~\d+$")
-_NO_SUFFIX = "%-"
 _SUFFIXES = {"jpeg": "jpg", "jpeg2000": "jp2"}  # else the format's own name
 
 
@@ -52,70 +46,19 @@ def split(name: str) -> tuple[str, str] | None:
     return folder + slash + base, extension
 
 
-class MemberName(NamedTuple):
-    """The name of an image's member."""
-
-    stem: str
-    extension: str
-    owner: bytes  # `OWNER` if the stem is escaped, else empty
-
-
-def member_name(key: str, data: Buffer) -> MemberName:
-    """Return the member name for a key; the data gives the extension of a key without one.
+def member_name(key: str, data: Buffer) -> tuple[str, str]:
+    """Return the stem and the extension of the member for a key, as WebDataset splits it.
 
     "dogs/a.jpg" stays as it is. WebDataset would split the name at any other dot, so other dots
-    become "%2E", and in such names "%" becomes "%25". "%-" at the end of the stem means that the
-    extension is not part of the key. `member_key` reverses this; it recognises such members by
-    their owner.
+    become "%2E". The data gives the extension of a key without one.
     """
     check_key(key)
     folder, slash, last = key.rpartition("/")
     base, dot, extension = last.rpartition(".")
-    end = ""
     if not base or not dot or extension.lower() not in IMAGES:
-        base, extension, end = last, _extension(data), _NO_SUFFIX
-    stem = folder + slash + base
-    if not end and "." not in base and not _META.match(stem + "." + extension):
-        return MemberName(stem, extension, b"")
-    base = base.replace("%", "%25").replace(".", "%2E")
-    stem = folder.replace("%", "%25") + slash + base
-    if _META.match(stem + "."):
-        stem = "%5F" + stem[1:]
-    return MemberName(stem + end, extension, OWNER)
-
-
-def member_key(stem: str, extension: str, owner: bytes) -> str:
-    """Return the key of an image's member: the opposite of `member_name`."""
-    if owner != OWNER:
-        return f"{stem}.{extension}"
-    stem = _NUMBER.sub("", stem)
-    if stem.endswith(_NO_SUFFIX):
-        return unquote(stem[: -len(_NO_SUFFIX)])
-    return f"{unquote(stem)}.{extension}"
-
-
-class Names:
-    """The names that are taken in one tar.
-
-    To WebDataset, "a.jpg" and "a.png" are two files of one sample, so the second image gets the
-    name "a%~2.png".
-    """
-
-    def __init__(self) -> None:
-        self._taken: dict[str, tuple[str, bytes]] = {}
-
-    def take(self, key: str, data: Buffer) -> MemberName:
-        """Choose a free name for a key (see `member_name`), and mark it as taken."""
-        stem, extension, owner = member_name(key, data)
-        escaped = stem if owner else stem.replace("%", "%25")
-        number = 1
-        while stem in self._taken:
-            if member_key(stem, *self._taken[stem]) == key:
-                raise ValueError(f"the key {key!r} is there already")
-            number += 1
-            stem, owner = f"{escaped}%~{number}", OWNER
-        self._taken[stem] = extension, owner
-        return MemberName(stem, extension, owner)
+        base, extension = last, _extension(data)
+    stem = folder + slash + base.replace(".", "%2E")
+    return ("%5F" + stem[1:] if _META.match(stem + ".") else stem), extension
 
 
 def _extension(data: Buffer) -> str:
@@ -171,12 +114,12 @@ class _File(NamedTuple):
     data: Buffer = b""
 
 
-def samples(source: FileSource, wanted: WantedMembers, *, with_data: bool) -> Iterator[TarSample]:
+def samples(source: TarSource, wanted: WantedMembers, *, with_data: bool) -> Iterator[TarSample]:
     """Yield the samples of a tar, including those without an image.
 
     The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): the files of a sample
-    follow one another, and extensions are compared in lower case. No sample goes on in another
-    archive. If files of a sample come apart from its image, a StoreError is raised.
+    follow one another, and extensions are compared in lower case. If files of a sample come apart
+    from its image, a StoreError is raised.
     """
     seen: tuple[set[int], set[int]] = set(), set()  # hashes: a tenth of the names' memory
     for stem, files in _grouped(source, wanted, with_data=with_data):
@@ -194,19 +137,19 @@ def samples(source: FileSource, wanted: WantedMembers, *, with_data: bool) -> It
 
 
 def _grouped(
-    source: FileSource, wanted: WantedMembers, *, with_data: bool
+    source: TarSource, wanted: WantedMembers, *, with_data: bool
 ) -> Iterator[tuple[str, dict[str, _File]]]:
     """Yield the stem of each sample, and its files by their extensions in lower case."""
-    name, files = ("", 0), dict[str, _File]()
+    name, files = "", dict[str, _File]()
     for member in members(source):
         parts = split(member.name)
         if parts is None:
             continue
         stem, extension = parts
-        if (stem, member.archive) != name:
+        if stem != name:
             if files:
-                yield name[0], files
-            name, files = (stem, member.archive), {}
+                yield name, files
+            name, files = stem, {}
         lower = extension.lower()
         if lower in files:
             raise StoreError(f"{source.location}: member {member.name!r} is in its sample twice")
@@ -215,7 +158,7 @@ def _grouped(
         else:
             files[lower] = _File(extension, member)
     if files:
-        yield name[0], files
+        yield name, files
 
 
 def _as_sample(
@@ -226,7 +169,7 @@ def _as_sample(
     if not images:
         return TarSample(stem)
     extension, member, data = images[_choose_image(location, stem, images, wanted)]
-    key = relative(member_key(stem, extension, member.owner))
+    key = relative(f"{stem}.{extension}")
     for name in (wanted.target,) if wanted.target else _TARGETS:
         if name in files:
             text = bytes(files[name].data)
@@ -264,7 +207,7 @@ def _parse_target(location: str, stem: str, extension: str, data: bytes) -> Any:
     return text
 
 
-def _member_data(source: FileSource, member: Member) -> Buffer:
+def _member_data(source: TarSource, member: Member) -> Buffer:
     data = source.take(member.size)
     if len(data) < member.size:
         raise StoreError(

@@ -5,24 +5,21 @@ from __future__ import annotations
 import errno
 import io
 import os
-import warnings
 import zlib
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode._system.files import check_replaceable, open_regular, write_bytes
 from fastdecode.errors import StoreError, with_advice
-from fastdecode.stores._index import MAGIC, Index, IndexBuilder, IndexedStore, summary
+from fastdecode.stores._index import MAGIC, Index, IndexBuilder, IndexedStore
 from fastdecode.stores._items import relative
-from fastdecode.stores._ranges import Ranges, exists, is_uri, local_path
+from fastdecode.stores._ranges import RangeFile, Ranges, exists, is_uri, local_path
 from fastdecode.stores.base import Store, sort_groups
-from fastdecode.stores.concat import Concatenated, Part, map_parts
+from fastdecode.stores.concat import Concatenated, map_shards
 from fastdecode.stores.locations import read_manifest, shard_locations
-from fastdecode.stores.tar.format import FileSource, RangeSource, Readable
+from fastdecode.stores.tar.format import Readable, TarSource
 from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
 from fastdecode.types import Buffer
 
@@ -35,14 +32,16 @@ _MAX_AT_ONCE = 4 << 20
 _BUFFER = 1 << 20
 """Buffer of a stream: one read includes the next headers and small files of a tar."""
 
+_REMOTE_BLOCK = 4 << 20
+
 SUFFIX = ".fdx"
-_COLUMNS = ("offset", "size", "head", "check")
+_PLACES = ("offset", "size", "head", "check")
 """Offset and size of an image; length of the headers before it, and their CRC-32."""
 
 _LABELS = ("label", "label_check")
 """Offset of a target's bytes, or 0 without a target; their length times 2**32 plus their CRC-32."""
 
-COLUMNS = (*_COLUMNS, *_LABELS)
+COLUMNS = (*_PLACES, *_LABELS)
 
 _VERSION = 1
 
@@ -72,8 +71,8 @@ def open_tar(
 
     Notes
     -----
-    Of a shard with an index, only the beginning of the index is read, so hundreds of shards open at
-    once. Of a local shard without an index, all headers are read.
+    Of a local shard without an index, all headers are read. The keys of several shards begin with
+    the name of their shard, unless a manifest lists these.
     """
     shards = shard_locations(location, storage_options)
     options: Any = {"image": image, "target": target, "storage_options": storage_options}
@@ -81,36 +80,18 @@ def open_tar(
         name = os.fspath(location)
         if shards == [name]:
             return TarStore(name, index=index, **options)
-        manifest = read_manifest(name, storage_options)
+        unique = read_manifest(name, storage_options) is not None
     else:
         more = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
-        name, manifest = shards[0] + more, None
+        name, unique = shards[0] + more, False
     folder = None if index is None else os.fspath(index).rstrip("/")
 
-    wanted = wanted_members(image, target)
-    counts = None if manifest is None or wanted != WantedMembers() else manifest.items
-
-    def part(number: int) -> Part:
-        """Return a shard that is opened later; without an index, its headers are read now."""
+    def opened(number: int) -> Store:
         shard = shards[number]
         beside = None if folder is None else f"{folder}/{shard.rpartition('/')[2]}{SUFFIX}"
-        again = partial(TarStore, shard, index=beside, **options)
-        if manifest is not None and counts is not None:
-            return Part(shard, counts[number], manifest.classes, again)
-        found = _index_of(shard, beside, wanted, storage_options)
-        if found is None:
-            store = again()
-            again = partial(TarStore, shard, index=store._contents, **options)
-            return Part(shard, len(store), store.classes, again)
-        if is_uri(shard):  # pass the index, so that no request looks for it again
-            again = partial(TarStore, shard, index=found, **options)
-        elif not exists(shard):
-            raise FileNotFoundError(f"{shard}: this shard is missing")
-        first = summary(found, storage_options)
-        return Part(shard, first.items, first.classes, again)
+        return TarStore(shard, index=beside, **options)
 
-    parts = map_parts(shards, part)
-    return Concatenated(name, parts, unique=None if manifest is None else True)
+    return Concatenated(name, map_shards(shards, opened), unique=unique)
 
 
 class TarStore(IndexedStore):
@@ -120,7 +101,7 @@ class TarStore(IndexedStore):
     ----------
     location : str
         Path or URI.
-    index : path, URI or Index, optional
+    index : path or URI, optional
         The index of the shard; by default ``SHARD.tar.fdx`` next to it. If a local shard has no
         index, its headers are read once, from one to the next, without the data.
     image : str or sequence of str, optional
@@ -151,48 +132,63 @@ class TarStore(IndexedStore):
         self,
         location: str | os.PathLike[str],
         *,
-        index: str | os.PathLike[str] | Index | None = None,
+        index: str | os.PathLike[str] | None = None,
         image: str | Sequence[str] | None = None,
         target: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(os.fspath(location))
-        self._wanted = wanted_members(image, target)
         self._storage_options = dict(storage_options or {})
-        self._index: Index | None = None
-        self._index_at: str | None = None
-        if isinstance(index, Index):
-            self._index = index
-        else:
-            self._index_at = _index_of(self.location, index, self._wanted, storage_options)
-        if self._index is None and self._index_at is None:
+        wanted = wanted_members(image, target)
+        self._index_at = self.location + SUFFIX if index is None else os.fspath(index)
+        self._index: Any = self._load(wanted, named=index is not None)
+        if self._index is None:
             if is_uri(self.location):
                 raise self._no_index_error()
-            builder, about = _scan(self.location, self._wanted)
+            self._index_at = ""
+            builder, about = _scan(self.location, wanted)
             self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
-        self.classes = self._contents.classes
+        self.classes = self._index.classes
         self._handle()  # so that a missing or truncated shard is an error here
+
+    def _load(self, wanted: WantedMembers | None = None, *, named: bool = True) -> Any:
+        """Load the index; None if there is none, or one of other members than are wanted."""
+        load = Index.load if named else Index.load_if_exists
+        index = load(self._index_at, (), self._storage_options)
+        if index is None:
+            return None
+        try:
+            [index[name] for name in COLUMNS]
+        except KeyError:
+            raise StoreError(
+                f"{self._index_at} is not the index of a tar shard: remove it, and "
+                f"{_remake_hint(self.location)}"
+            ) from None
+        about = index.about
+        made = WantedMembers(tuple(about.get("image") or ()), str(about.get("target") or ""))
+        if wanted in (None, WantedMembers(), made):
+            return index
+        if not named:
+            return None
+        raise ValueError(
+            f"{self._index_at} was made for other members than image= and target= name: make "
+            "another by index_tar"
+        )
 
     def _no_index_error(self) -> Exception:
         if not exists(self.location, self._storage_options):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
-        name = self.location.rpartition("/")[2] + SUFFIX
         error = StoreError(
             f"{self.location} has no index {SUFFIX} for these members next to it, and a shard that "
             "is not local cannot be opened without one: make it with `fastdecode index "
             f"--to FOLDER {self.location}`, and put it next to the shard"
         )
-        return with_advice(
-            error,
-            ", or with fastdecode.stores.tar.index_tar(LOCATION, index=FILE), and open the shard "
-            f"with index=FOLDER/{name}; or read it from its beginning with "
-            "fastdecode.stores.tar.stream_tar",
-        )
+        return with_advice(error, ", or open the shard with index=FOLDER; or read it by stream_tar")
 
     def __getstate__(self) -> dict[str, Any]:
-        # An index made in memory is pickled along; one in a file is mapped again.
+        # An index made in memory is pickled along; one in a file is loaded again.
         state = super().__getstate__()
-        return state if self._index_at is None else {**state, "_index": None}
+        return {**state, "_index": None} if self._index_at else state
 
     def key(self, index: int) -> str:
         return relative(super().key(index))
@@ -200,7 +196,7 @@ class TarStore(IndexedStore):
     def target(self, index: int) -> Any:
         self._check(index)
         found = self._contents
-        if not self._closed and not is_uri(self.location) and found.has(_LABELS[0]):
+        if not self._closed and not is_uri(self.location):
             self._compare(found, index)
         return found.target(index)
 
@@ -223,40 +219,21 @@ class TarStore(IndexedStore):
             )
 
     @property
-    def _contents(self) -> Index:  # loaded when it is needed
-        if self._index is None:
-            with self._lock:  # one thread loads it, and the others wait
-                return self._load_index()
-        return self._index
-
-    def _load_index(self) -> Index:
-        if self._index is None:
-            if self._index_at is None:
-                raise StoreError(f"{self.location}: its index is lost")
-            try:
-                index = Index.load(self._index_at, (), self._storage_options)
-                if index.about.get("kind") != "tar" or not all(map(index.has, _COLUMNS)):
-                    raise StoreError(
-                        f"{self._index_at} is not the index of a tar shard: remove it, and "
-                        f"{_remake_hint(self.location)}"
-                    )
-                self._index = index
-            except ITEM_ERRORS as error:
-                mark_fatal(error)
-                raise
+    def _contents(self) -> Any:
+        if self._index is None:  # in another process
+            self._handle()
         return self._index
 
     def _open(self) -> Any:
-        index = self._load_index()
+        index = self._index = self._load() if self._index is None else self._index
         file = Ranges(self.location, self._storage_options)
         told = index.about.get("shard_size")
         if file.size != told:
             raise StoreError(
                 f"{self.location} has {file.size} bytes, but its index belongs to a shard of "
-                f"{told} bytes: {_first_cut_item(index, file.size)}if it is whole, "
-                f"{_remake_hint(self.location)}"
+                f"{told} bytes: if it is whole, {_remake_hint(self.location)}"
             )
-        return file, index, *(index[name] for name in _COLUMNS)
+        return file, index, *(index[name] for name in _PLACES)
 
     def groups(self, indices: Sequence[int]) -> list[list[int]]:
         """Group items of a remote shard that lie close together."""
@@ -331,44 +308,11 @@ class TarStore(IndexedStore):
         opened[0].close()
 
 
-def _index_of(
-    shard: str,
-    index: str | os.PathLike[str] | None,
-    wanted: WantedMembers,
-    storage_options: Mapping[str, Any] | None,
-) -> str | None:
-    """Return the path of a shard's index; None if there is none that fits the wanted members."""
-    where = shard + SUFFIX if index is None else os.fspath(index)
-    if index is None and not exists(where, storage_options):
-        return None
-    if wanted == WantedMembers():
-        return where
-    made = _members_of(summary(where, storage_options).about)
-    if made == wanted:
-        return where
-    if index is None:
-        return None
-    raise ValueError(
-        f"{where} was made for image={list(made.image)} and target={made.target!r}, not "
-        f"image={list(wanted.image)} and target={wanted.target!r}: make another by index_tar"
-    )
-
-
-def _first_cut_item(index: Index, size: int) -> str:
-    """Name the first item that is cut off, for an error message."""
-    ends = index["offset"] + index["size"]
-    cut = (ends > size).nonzero()[0]
-    if not len(cut):
-        return ""
-    first = int(cut[0])
-    return f"item {first} ({index.key(first)}) and {len(cut) - 1} more are cut off; "
-
-
 def index_tar(
     location: str | os.PathLike[str],
     *,
     index: str | os.PathLike[str] | None = None,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str] = (),
     image: str | Sequence[str] | None = None,
     target: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -383,8 +327,7 @@ def index_tar(
         The file to write. By default the index is written next to the shard, which must be local,
         and may replace another index there; any other file that is there already is an error.
     classes : sequence of str, optional
-        Names of the classes; by default those of the index next to the shard, if it is an index of
-        this very shard.
+        Names of the classes; by default there are none.
     image, target : optional
         See `TarStore`.
     storage_options : mapping, optional
@@ -405,10 +348,6 @@ def index_tar(
     ValueError
         If the shard is behind a URI, and `index` is missing.
 
-    Notes
-    -----
-    If the names in the index next to the shard are not kept, a UserWarning says so.
-
     Examples
     --------
     >>> from fastdecode.stores.tar import index_tar
@@ -421,11 +360,7 @@ def index_tar(
     path = Path(local_path(where) + SUFFIX if index is None else index)
     check_replaceable(path, MAGIC)
     builder, about = _scan(where, wanted_members(image, target), storage_options)
-    made = Index(builder.to_bytes(about), where)
-    if classes is None:
-        builder.classes = _kept_classes(where, made, storage_options)
-    else:
-        builder.classes = list(classes)
+    builder.classes = list(classes)
     data = builder.to_bytes(about)
     if index is not None and path.exists() and path.read_bytes() not in (b"", data):
         raise FileExistsError(
@@ -436,35 +371,12 @@ def index_tar(
     return Index.load(path)
 
 
-def _kept_classes(shard: str, made: Index, storage_options: Mapping[str, Any] | None) -> list[str]:
-    """Return the class names of the index next to a shard, if it is an index of this very shard.
-
-    The shard may have been replaced since, or the index copied from elsewhere.
-    """
-    try:
-        old = Index.load_if_exists(shard + SUFFIX, (), storage_options)
-    except StoreError:  # a damaged index
-        return []
-    if old is None or not old.classes:
-        return []
-    size, wanted = old.about.get("shard_size"), _members_of(old.about)
-    same = size == made.about["shard_size"] and wanted == _members_of(made.about)
-    if same and old.has_items_of(made) and not made.outside(old.classes):
-        return old.classes
-    warnings.warn(
-        f"{shard}: the names of classes in {shard + SUFFIX} are not kept, because that was the "
-        "index of another shard or other members, or of an earlier state: name them with classes=",
-        stacklevel=3,
-    )
-    return []
-
-
 def _scan(
     location: str, wanted: WantedMembers, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[IndexBuilder, dict[str, Any]]:
     """Read all headers of a shard, and collect its index."""
-    file = Ranges(location, storage_options)
-    return _build_index(RangeSource(file), wanted), about_index(file.size, wanted)
+    with _opened(location, storage_options, io.DEFAULT_BUFFER_SIZE) as source:
+        return _build_index(source, wanted), about_index(source.size or 0, wanted)
 
 
 def about_index(size: int, wanted: WantedMembers) -> dict[str, Any]:
@@ -473,16 +385,11 @@ def about_index(size: int, wanted: WantedMembers) -> dict[str, Any]:
     return {"kind": "tar", "version": _VERSION, "shard_size": size, **about}
 
 
-def _members_of(about: Mapping[str, Any]) -> WantedMembers:
-    """Return the members that an index was made for, from its header."""
-    return WantedMembers(tuple(about.get("image") or ()), str(about.get("target") or ""))
-
-
 def _remake_hint(shard: str) -> str:
     return f"make the index with `fastdecode index {shard}`"
 
 
-def _build_index(source: FileSource, wanted: WantedMembers) -> IndexBuilder:
+def _build_index(source: TarSource, wanted: WantedMembers) -> IndexBuilder:
     builder = IndexBuilder((), COLUMNS)
     images: dict[int, int] = {}  # hash of a stem, and how often it occurs
     others = 0
@@ -568,13 +475,24 @@ def stream_tar(
     """
     wanted = wanted_members(image, target)
     with ExitStack() as own:
-        if not isinstance(location, (str, os.PathLike)):
-            source = FileSource(location, str(getattr(location, "name", "the stream")))
-        elif is_uri(name := os.fspath(location)):
-            source = RangeSource(Ranges(name, storage_options))
-        else:  # read and not mapped: samples outlive the file, which may be cut meanwhile
-            file = own.enter_context(io.BufferedReader(open_regular(local_path(name)), _BUFFER))
-            source = FileSource(file, name)
+        if isinstance(location, (str, os.PathLike)):
+            name = os.fspath(location)
+            source = own.enter_context(_opened(name, storage_options, _BUFFER))
+        else:
+            source = TarSource(location, str(getattr(location, "name", "the stream")))
         for sample in samples(source, wanted, with_data=True):
             if sample.member is not None:
                 yield Sample(sample.key, sample.data, sample.target)
+
+
+@contextmanager
+def _opened(
+    location: str, storage_options: Mapping[str, Any] | None, buffer: int
+) -> Iterator[TarSource]:
+    """Open a shard for reading from its beginning."""
+    if is_uri(location):
+        ranges = Ranges(location, storage_options)
+        yield TarSource(RangeFile(ranges, _REMOTE_BLOCK, 1), location, ranges.size)
+        return
+    with io.BufferedReader(open_regular(local_path(location)), buffer) as file:
+        yield TarSource(file, location, os.fstat(file.fileno()).st_size)
