@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ class Picture:
     ) -> None:
         self.file, self.size = file, size  # (height, width)
         self.before, self.operations, self.table, self.patches = before, operations, table, patches
-        self.rows: Image | None = None  # (H, W, 3), of one of which several others are made
+        self.rows: Image | None = None  # (H, W, 4), of one of which several others are made
         self.values: torch.Tensor | None = None
         self.followers: WeakSet[Picture] = WeakSet()
         self._making = Lock()  # of the rows: two threads must not decode an image of Pillow's
@@ -166,15 +167,16 @@ class Picture:
             raise MemoryError(f"{self.file.name or 'an image'} could not become {self.shape}")
 
     def pixels(self) -> Image | None:
-        """Return the pixels (H, W, 3), for what is made of it; None if the file is to be taken."""
+        """Return the pixels (H, W, 3 or 4), for what is made of it; None: the file is taken."""
         if self.rows is None and self.values is not None:
             values: Image = self.values.permute(1, 2, 0).contiguous().numpy()
             return values
         if self._is_for_several:
             with self._making:
                 if self.rows is None:
-                    rows = np.empty((*self.size, 3), np.uint8)
-                    self._write(rows.ctypes.data, _library.stored(None, channels_first=False))
+                    rows = np.empty((*self.size, 4), np.uint8)
+                    form = _library.stored(None, channels_first=False, channels=4)
+                    self._write(rows.ctypes.data, form)
                     self.rows = rows
         return self.rows
 
@@ -195,6 +197,8 @@ class Album(Picture):
         first = parts[0]
         super().__init__(first.file, first.size, table=first.table, patches=first.patches)
         self._parts = [*parts]
+        ends = itertools.accumulate((math.prod(one.shape) for one in parts), initial=0)
+        self.places = dict(zip(ends, parts, strict=False))
 
     def then(self, *_: Operation, size: Any = None, **form: Any) -> Picture:  # noqa: ARG002
         """Return the pictures with another table."""

@@ -7,9 +7,9 @@ patches. All others get its values, which the core makes in one go.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, cast, get_args
 
@@ -71,10 +71,7 @@ class RecordedImage(LazyTensor):
         if channels != 3 or not height or not width or any(one != 1 for one in ones[1:]):
             return None
         if isinstance(picture, Album):
-            places = itertools.accumulate(
-                (math.prod(one.shape) for one in picture.parts), initial=0
-            )
-            part = dict(zip(places, picture.parts, strict=False)).get(at)
+            part = picture.places.get(at)
             known = part is not None and view.is_contiguous() and part.shape == view.shape[-3:]
             return part if known else None
         steps, patches = _steps(picture), picture.patches
@@ -93,12 +90,13 @@ class RecordedImage(LazyTensor):
         view, picture = self.place, self.picture
         if view.is_contiguous() and view.numel() == math.prod(picture.shape):
             return picture
-        if picture.patches is None and not isinstance(picture, Album):
+        image = self.image()
+        if image is None and picture.patches is None and not isinstance(picture, Album):
             patches = _patches(view, picture.size)
             if patches is not None:
                 return picture.then(patches=patches)
-        if view.dim() < 4:
-            return self.image()
+        if image is not None or view.dim() < 4:
+            return image
         images = (RecordedImage.view_of(picture, one) for one in view.flatten(0, -4))
         parts = [one.image() for one in images]
         return None if None in parts else Album(cast("list[Picture]", parts))
@@ -208,19 +206,34 @@ def _patches(view: torch.Tensor, size: tuple[int, int]) -> Patches | None:
 
 
 def _view(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
-    """Record a view, or several; or the memory of one that is copied as `reshape` does it."""
+    """Record a view, or several."""
     if not _is_recorded(image):
         return None
     picture, view = image.picture, image.place
     made = func(view, *args, **kwargs)
     several = made if isinstance(made, (list, tuple)) else [made]
-    if all(one.dtype == view.dtype and _is_alias_of(one, view) for one in several):
-        if made is view:
-            return image
-        views = [RecordedImage.view_of(picture, one) for one in several]
-        return views[0] if made is several[0] else type(made)(views)
-    own = image.own() if func in _COPIES and made.is_contiguous() else None
+    if not all(one.dtype == view.dtype and _is_alias_of(one, view) for one in several):
+        return None
+    if made is view:
+        return image
+    views = [RecordedImage.view_of(picture, one) for one in several]
+    return views[0] if made is several[0] else type(made)(views)
+
+
+def _copy(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
+    """Record what `reshape` does: a view, or where there is none the memory of a copy."""
+    if not _is_recorded(image) or image.place.is_contiguous():
+        return _view(func, image, *args, **kwargs)
+    made = func(_without_gaps(image.place), *args, **kwargs)
+    if func is not torch.Tensor.contiguous:
+        with suppress(RuntimeError):
+            return RecordedImage.view_of(image.picture, image.place.view(made.shape))
+    own = image.own() if made.is_contiguous() else None
     return None if own is None else RecordedImage.view_of(own, made.shape)
+
+
+def _without_gaps(view: torch.Tensor) -> torch.Tensor:
+    return torch.empty(view.shape, dtype=view.dtype, device="meta")
 
 
 def _after(
@@ -321,16 +334,20 @@ def _is_for_all(value: Any) -> bool:
 
 def _batch(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
     """Record a batch, if it is of recorded images alone that lie one after the other in it."""
-    if not tensors or not all(map(_is_recorded, tensors)):
+    if not tensors or dim < 0 or not all(map(_is_recorded, tensors)):
         return None
     pictures = [one.own() for one in tensors]
-    ahead = {side for one in tensors for side in one.shape[:dim]}
+    shapes = [tuple(one.shape) for one in tensors]
+    if func is torch.stack:
+        shapes = [(*one[:dim], 1, *one[dim:]) for one in shapes]
+    [ahead, behind], *others = {(one[:dim], one[dim + 1 :]) for one in shapes}
     tables = [_BYTES if one.picture.table is None else one.picture.table for one in tensors]
     alike = all(one is tables[0] or torch.equal(one, tables[0]) for one in tables)
-    if dim < 0 or not ahead <= {1} or None in pictures or not alike:
+    if others or not {*ahead} <= {1} or None in pictures or not alike:
         return None
     parts = [part.then() for one in pictures for part in one.parts]
-    return RecordedImage.view_of(Album(parts), func([one.place for one in tensors], dim).shape)
+    shape = (*ahead, sum(one[dim] for one in shapes), *behind)
+    return RecordedImage.view_of(Album(parts), shape)
 
 
 _CHANGES = (
@@ -357,7 +374,8 @@ _VIEWS = (
 )
 _RECORDED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(_CHANGES, _change),
-    **dict.fromkeys((*_VIEWS, *_COPIES), _view),
+    **dict.fromkeys(_VIEWS, _view),
+    **dict.fromkeys(_COPIES, _copy),
     **dict.fromkeys((torch.zeros_like, torch.ones_like), _like),
     functional.pad: _pad,
     functional.interpolate: _interpolate,

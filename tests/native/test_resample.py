@@ -58,7 +58,7 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     sides = (area[3], area[2]) if status == lib.FD_OK else (9, 9)
     shape = (3, *sides) if pixels.channels_first else (*sides, 3)
     resampler = options.get("resampler") or new_resampler()
-    source = (ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0])
+    source = (ffi.cast("uint8_t *", image.ctypes.data), width, height, 3, image.strides[0])
 
     def make() -> Any:
         memory = np.full(int(np.prod(shape)) + 64, 77, dtype if dtype in DTYPES else "uint8")

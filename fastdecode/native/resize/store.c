@@ -127,7 +127,10 @@ INLINE void store_some(void *out, const uint8_t *rgbx, const fd_pixels *form, si
 
 INLINE void store_body(void *out, const uint8_t *rgbx, const fd_pixels *form, size_t plane,
                        size_t count) {
-    WITH_CONSTANTS(form, store_some, out, rgbx, form, plane, count);
+    if (form->channels == 4)
+        memcpy(out, rgbx, 4 * count);
+    else
+        WITH_CONSTANTS(form, store_some, out, rgbx, form, plane, count);
 }
 
 FD_VARIANTS(void, , fd_store, store_body,

@@ -21,7 +21,7 @@ typedef struct fd_pillow_axis {
     int32_t same; /* result i is pixel i + `same`, unchanged; -1: it is not */
     int32_t *first, *count, *weights;
     int16_t *parts;
-    double *exact; /* of one result */
+    double *exact; /* the weights before they are rounded, and those of no result behind */
     fd_room first_room, count_room, weights_room, parts_room, exact_room;
 } fd_pillow_axis;
 
