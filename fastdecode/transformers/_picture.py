@@ -19,7 +19,7 @@ from fastdecode._system.processor import usable_cores
 from fastdecode.errors import begin_with
 from fastdecode.native import _library
 from fastdecode.native._augment import Operation, as_operations
-from fastdecode.native._library import Patches
+from fastdecode.native._library import Axis, Patches
 from fastdecode.torch.transforms.base import DrawnSample
 from fastdecode.types import Image
 
@@ -48,6 +48,13 @@ class RgbFile(NamedTuple):
     decode: Callable[[], Image]
     """Returns the pixels (H, W, 3) if the core refuses to."""
     settings: ProcessorSettings
+
+
+_OF_IMAGES: tuple[tuple[Axis, ...], ...] = (
+    ("patch", "channel", "repeat", "row", "column"),
+    ("patch", "repeat", "channel", "row", "column"),
+)
+"""The orders of patches in which each is an image."""
 
 
 class Picture:
@@ -97,6 +104,17 @@ class Picture:
         """The pictures whose values lie here one after the other."""
         return [self]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one image that is not cut into patches."""
+        return self.patches is None
+
+    @property
+    def may_change(self) -> bool:
+        """Whether it has no values yet, and nothing is made of them."""
+        known = self.before is not None and self.patches is None and self.table is None
+        return known and self.values is None and self.rows is None and not self.followers
+
     def crop(self, left: int, top: int, height: int, width: int) -> Picture:
         """Return a part of the image."""
         if (left, top, height, width) == (0, 0, *self.size) and self.patches is None:
@@ -107,14 +125,17 @@ class Picture:
         done = (*self.operations, crop)
         return Picture(self.file, (height, width), self.before, done, self.table)
 
-    def patch(self, number: int) -> Picture:
-        """Return a patch as a picture."""
-        how = cast("Patches", self.patches)
+    def part_at(self, place: int) -> Picture | None:
+        """Return the patch whose values begin at a place, if they are those of an image."""
+        how = self.patches
+        if how is None or how.repeats > 1 or how.order not in _OF_IMAGES:
+            return None
         (height, width), merge = how.size, how.merge
-        square, place = divmod(number, merge * merge)
+        number, rest = divmod(place, 3 * height * width)
+        square, inside = divmod(number, merge * merge)
         row, column = divmod(square, self.size[1] // width // merge)
-        top, left = row * merge + place // merge, column * merge + place % merge
-        return self.crop(left * width, top * height, height, width)
+        top, left = row * merge + inside // merge, column * merge + inside % merge
+        return None if rest else self.crop(left * width, top * height, height, width)
 
     def source(self) -> tuple[Picture, tuple[Operation, ...]]:
         """Return the last picture at hand, or of which several are made; and what follows."""
@@ -193,24 +214,33 @@ class Picture:
 class Album(Picture):
     """Several pictures of one type, one after the other, as `stack` and `cat` put them."""
 
+    is_plain = False
+
     def __init__(self, parts: Sequence[Picture]) -> None:
         first = parts[0]
         super().__init__(first.file, first.size, table=first.table, patches=first.patches)
-        self._parts = [*parts]
         ends = itertools.accumulate((math.prod(one.shape) for one in parts), initial=0)
-        self.places = dict(zip(ends, parts, strict=False))
+        self._places = dict(zip(ends, parts, strict=False))
 
     def then(self, *_: Operation, size: Any = None, **form: Any) -> Picture:  # noqa: ARG002
         """Return the pictures with another table."""
-        return Album([one.then(**form) for one in self._parts])
+        return Album([one.then(**form) for one in self.parts])
 
     @property
     def parts(self) -> list[Picture]:
-        return self._parts
+        return [*self._places.values()]
+
+    def part_at(self, place: int) -> Picture | None:
+        return self._places.get(place)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (sum(math.prod(one.shape) for one in self._parts),)
+        return (sum(math.prod(one.shape) for one in self.parts),)
+
+
+def together(parts: list[Picture]) -> Picture:
+    """Return one picture with the values of several."""
+    return Album(parts) if len(parts) > 1 else parts[0]
 
 
 @lru_cache(maxsize=256)
@@ -222,9 +252,12 @@ def _planned(
     return drawn.plan.for_core(*sides, 1), drawn.rest
 
 
-def make_all(pictures: Sequence[Picture]) -> None:
-    """Make the values of pictures, in threads."""
-    new = [(one, _memory(one)) for one in pictures if one.values is None]
+def make_all(pictures: Sequence[Picture], memory: Sequence[torch.Tensor] | None = None) -> None:
+    """Make the values of pictures, in threads; write them to other `memory` if that is given."""
+    if memory is None:
+        new = [(one, _memory(one)) for one in pictures if one.values is None]
+    else:
+        new = [*zip(pictures, memory, strict=True)]
     calls = []
     for one, values in new:
         parts, at = values.view(-1), 0
@@ -236,7 +269,7 @@ def make_all(pictures: Sequence[Picture]) -> None:
     sources = {id(one): one for one in (part.source()[0] for part in unmade)}
     _in_threads(Picture.pixels, [(one,) for one in sources.values()])
     _in_threads(Picture.write, calls)
-    for one, values in new:
+    for one, values in new if memory is None else ():
         one.values = values
 
 

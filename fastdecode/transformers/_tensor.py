@@ -22,7 +22,7 @@ from fastdecode.native import _library
 from fastdecode.native._augment import Operation
 from fastdecode.native._library import Axis, Patches
 from fastdecode.torch._recorded import ANSWERED, LazyTensor
-from fastdecode.transformers._picture import Album, Picture, make_all
+from fastdecode.transformers._picture import Picture, make_all, together
 
 _LEVELS = 256
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
@@ -64,26 +64,27 @@ class RecordedImage(LazyTensor):
         values = values.as_strided(view.shape, view.stride(), view.storage_offset())
         return values if out is None else out.copy_(values)
 
+    def box(self) -> tuple[int, int, int, int] | None:
+        """Return where in a plain picture an image (..., 3, H, W) is: left, top, height, width."""
+        view, (rows, columns) = self.place, self.picture.size
+        *ones, channels, height, width = 0, *view.shape
+        known = channels == 3 and height and width and all(one == 1 for one in ones[1:])
+        if not known or not self.picture.is_plain:
+            return None
+        steps = zip(view.shape[-3:], view.stride()[-3:], (rows * columns, columns, 1), strict=True)
+        top, left = divmod(view.storage_offset(), columns)
+        inside = top + height <= rows and left + width <= columns
+        fits = inside and all(size == 1 or step == own for size, step, own in steps)
+        return (left, top, height, width) if fits else None
+
     def image(self) -> Picture | None:
         """Return the picture of an image (..., 3, H, W); None if it is none."""
-        view, picture, at = self.place, self.picture, int(self.place.storage_offset())
-        *ones, channels, height, width = 0, *view.shape
-        if channels != 3 or not height or not width or any(one != 1 for one in ones[1:]):
-            return None
-        if isinstance(picture, Album):
-            part = picture.places.get(at)
-            known = part is not None and view.is_contiguous() and part.shape == view.shape[-3:]
-            return part if known else None
-        steps, patches = _steps(picture), picture.patches
-        wanted = zip(view.shape[-3:], view.stride()[-3:], _PLANES, strict=True)
-        if not all(size == 1 or step == steps[axis] for size, step, axis in wanted):
-            return None
-        if patches is not None:
-            number, rest = divmod(at, steps["patch"])
-            return None if rest or patches.size != (height, width) else picture.patch(number)
-        top, left = divmod(at, picture.size[1])
-        inside = top + height <= picture.size[0] and left + width <= picture.size[1]
-        return picture.crop(left, top, height, width) if inside else None
+        box = self.box()
+        if box is not None:
+            return self.picture.crop(*box)
+        view, part = self.place, self.picture.part_at(self.place.storage_offset())
+        known = part is not None and view.is_contiguous() and view.shape[-3:] == part.shape
+        return part if known and view.numel() == math.prod(part.shape) else None
 
     def own(self) -> Picture | None:
         """Return the picture whose memory has this view's values one after the other."""
@@ -91,7 +92,7 @@ class RecordedImage(LazyTensor):
         if view.is_contiguous() and view.numel() == math.prod(picture.shape):
             return picture
         image = self.image()
-        if image is None and picture.patches is None and not isinstance(picture, Album):
+        if image is None and picture.is_plain:
             patches = _patches(view, picture.size)
             if patches is not None:
                 return picture.then(patches=patches)
@@ -99,7 +100,7 @@ class RecordedImage(LazyTensor):
             return image
         images = (RecordedImage.view_of(picture, one) for one in view.flatten(0, -4))
         parts = [one.image() for one in images]
-        return None if None in parts else Album(cast("list[Picture]", parts))
+        return None if None in parts else together(cast("list[Picture]", parts))
 
     def _typed_storage(self) -> Any:
         return self.made()._typed_storage()
@@ -147,15 +148,6 @@ def _is_recorded(found: Any) -> bool:
 
 
 # ---- patches
-
-_PLANES: tuple[Axis, ...] = ("channel", "row", "column")
-
-
-def _steps(picture: Picture) -> dict[Axis, int]:
-    """Return how many values lie from one to the next along each axis of a picture."""
-    axes = _PLANES if picture.patches is None else picture.patches.order
-    return dict(zip(axes, torch.empty(picture.shape, device="meta").stride(), strict=True))
-
 
 _Dimensions = list[tuple[int, int]]
 
@@ -316,6 +308,35 @@ def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
     return image
 
 
+def _put(_: Any, target: Any, index: Any, image: Any) -> Any:
+    """Write an image to a part of ordinary memory, which it fills; or record a box of a colour."""
+    if _is_recorded(target):
+        return _fill(target, index, image)
+    if type(target) is not torch.Tensor or target.requires_grad or not _is_recorded(image):
+        return None
+    place, own = target[index], image.own()
+    form = (image.shape, image.dtype, image.device)
+    fits = (place.shape, place.dtype, place.device) == form and place.is_contiguous()
+    if own is None or not fits or not _is_alias_of(place, target):
+        return None
+    make_all([own], [place])
+    return place
+
+
+def _fill(image: RecordedImage, index: Any, colour: Any) -> Any:
+    """Record that a part of an image of which nothing was made becomes plain."""
+    picture, box = image.picture, RecordedImage.view_of(image.picture, image.place[index]).box()
+    levels = torch.as_tensor(colour)
+    known = levels.dtype in (torch.uint8, torch.int64) and levels.numel() in (1, 3)
+    if box is None or not known or levels.shape[1:].numel() > 1 or not picture.may_change:
+        return None
+    red, green, blue = levels.flatten().expand(3).tolist()
+    left, top, height, width = box
+    fill = Operation("fill", (left, top, width, height), fill=(red, green, blue))
+    picture.operations = (*picture.operations, fill)
+    return image
+
+
 def _like(func: Any, image: RecordedImage, *, dtype: torch.dtype | None = None) -> Any:
     """Make a tensor of zeros or ones, for which no values are needed."""
     make: Any = torch.zeros if func is torch.zeros_like else torch.ones
@@ -347,7 +368,7 @@ def _batch(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
         return None
     parts = [part.then() for one in pictures for part in one.parts]
     shape = (*ahead, sum(one[dim] for one in shapes), *behind)
-    return RecordedImage.view_of(Album(parts), shape)
+    return RecordedImage.view_of(together(parts), shape)
 
 
 _CHANGES = (
@@ -379,6 +400,7 @@ _RECORDED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.zeros_like, torch.ones_like), _like),
     functional.pad: _pad,
     functional.interpolate: _interpolate,
+    torch.Tensor.__setitem__: _put,
     torch.stack: _batch,
     torch.cat: _batch,
 }
