@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import os
@@ -50,11 +51,21 @@ class RgbFile(NamedTuple):
     settings: ProcessorSettings
 
 
-_OF_IMAGES: tuple[tuple[Axis, ...], ...] = (
-    ("patch", "channel", "repeat", "row", "column"),
-    ("patch", "repeat", "channel", "row", "column"),
-)
-"""The orders of patches in which each is an image."""
+class Box(NamedTuple):
+    """A part of an image."""
+
+    left: int
+    top: int
+    height: int
+    width: int
+
+    @property
+    def value(self) -> tuple[int, int, int, int]:
+        """Its numbers in the order of the core's operations."""
+        return self.left, self.top, self.width, self.height
+
+
+_PLANES: tuple[Axis, ...] = ("channel", "row", "column")
 
 
 class Picture:
@@ -115,27 +126,39 @@ class Picture:
         known = self.before is not None and self.patches is None and self.table is None
         return known and self.values is None and self.rows is None and not self.followers
 
-    def crop(self, left: int, top: int, height: int, width: int) -> Picture:
+    def crop(self, box: Box) -> Picture:
         """Return a part of the image."""
-        if (left, top, height, width) == (0, 0, *self.size) and self.patches is None:
+        if box == (0, 0, *self.size) and self.patches is None:
             return self
-        crop = Operation("crop", (left, top, width, height), "constant")
+        size, crop = (box.height, box.width), Operation("crop", box.value, "constant")
         if self.before is None or (self.table is None and self.patches is None):
-            return self.then(crop, size=(height, width))
-        done = (*self.operations, crop)
-        return Picture(self.file, (height, width), self.before, done, self.table)
+            return self.then(crop, size=size)
+        return Picture(self.file, size, self.before, (*self.operations, crop), self.table)
 
-    def part_at(self, place: int) -> Picture | None:
-        """Return the patch whose values begin at a place, if they are those of an image."""
-        how = self.patches
-        if how is None or how.repeats > 1 or how.order not in _OF_IMAGES:
-            return None
-        (height, width), merge = how.size, how.merge
-        number, rest = divmod(place, 3 * height * width)
-        square, inside = divmod(number, merge * merge)
-        row, column = divmod(square, self.size[1] // width // merge)
-        top, left = row * merge + inside // merge, column * merge + inside % merge
-        return None if rest else self.crop(left * width, top * height, height, width)
+    def part_at(self, place: int) -> tuple[Picture, int]:
+        """Return the picture of which a value is, and the place of the value in it."""
+        return self, place
+
+    @property
+    def steps(self) -> list[int]:
+        """How many values lie from one channel, row and column to the next."""
+        axes = _PLANES if self.patches is None else self.patches.order
+        steps = [math.prod(self.shape[at + 1 :]) for at in range(len(axes))]
+        return [steps[axes.index(axis)] for axis in _PLANES]
+
+    def box_at(self, place: int, height: int, width: int) -> Box | None:
+        """Return the box of this size whose values begin at a place; of patches, that of one."""
+        if self.patches is None:
+            top, left = divmod(place, self.size[1])
+            box = Box(left, top, height, width)
+            return box if top + height <= self.size[0] and left + width <= self.size[1] else None
+        how, axis = self.patches, self.patches.order.index("patch")
+        number, rest = divmod(place, math.prod(self.shape[axis + 1 :]))
+        square, inside = divmod(number, how.merge * how.merge)
+        row, column = divmod(square, self.size[1] // width // how.merge)
+        top, left = row * how.merge + inside // how.merge, column * how.merge + inside % how.merge
+        box = Box(left * width, top * height, height, width)
+        return None if rest or how.size != (height, width) else box
 
     def source(self) -> tuple[Picture, tuple[Operation, ...]]:
         """Return the last picture at hand, or of which several are made; and what follows."""
@@ -219,8 +242,8 @@ class Album(Picture):
     def __init__(self, parts: Sequence[Picture]) -> None:
         first = parts[0]
         super().__init__(first.file, first.size, table=first.table, patches=first.patches)
-        ends = itertools.accumulate((math.prod(one.shape) for one in parts), initial=0)
-        self._places = dict(zip(ends, parts, strict=False))
+        self._parts = [*parts]
+        self._ends = [*itertools.accumulate(math.prod(one.shape) for one in parts)]
 
     def then(self, *_: Operation, size: Any = None, **form: Any) -> Picture:  # noqa: ARG002
         """Return the pictures with another table."""
@@ -228,14 +251,15 @@ class Album(Picture):
 
     @property
     def parts(self) -> list[Picture]:
-        return [*self._places.values()]
+        return self._parts
 
-    def part_at(self, place: int) -> Picture | None:
-        return self._places.get(place)
+    def part_at(self, place: int) -> tuple[Picture, int]:
+        at = bisect.bisect_right(self._ends, place)
+        return self._parts[at].part_at(place - (self._ends[at - 1] if at else 0))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (sum(math.prod(one.shape) for one in self.parts),)
+        return (self._ends[-1],)
 
 
 def together(parts: list[Picture]) -> Picture:

@@ -22,7 +22,7 @@ from fastdecode.native import _library
 from fastdecode.native._augment import Operation
 from fastdecode.native._library import Axis, Patches
 from fastdecode.torch._recorded import ANSWERED, LazyTensor
-from fastdecode.transformers._picture import Picture, make_all, together
+from fastdecode.transformers._picture import Box, Picture, make_all, together
 
 _LEVELS = 256
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
@@ -64,27 +64,22 @@ class RecordedImage(LazyTensor):
         values = values.as_strided(view.shape, view.stride(), view.storage_offset())
         return values if out is None else out.copy_(values)
 
-    def box(self) -> tuple[int, int, int, int] | None:
-        """Return where in a plain picture an image (..., 3, H, W) is: left, top, height, width."""
-        view, (rows, columns) = self.place, self.picture.size
+    def part(self) -> tuple[Picture, Box] | None:
+        """Return in which picture an image (..., 3, H, W) is, and where; None if it is none."""
+        view = self.place
         *ones, channels, height, width = 0, *view.shape
-        known = channels == 3 and height and width and all(one == 1 for one in ones[1:])
-        if not known or not self.picture.is_plain:
+        if channels != 3 or not height or not width or any(one != 1 for one in ones[1:]):
             return None
-        steps = zip(view.shape[-3:], view.stride()[-3:], (rows * columns, columns, 1), strict=True)
-        top, left = divmod(view.storage_offset(), columns)
-        inside = top + height <= rows and left + width <= columns
-        fits = inside and all(size == 1 or step == own for size, step, own in steps)
-        return (left, top, height, width) if fits else None
+        picture, place = self.picture.part_at(int(view.storage_offset()))
+        steps = zip(view.shape[-3:], view.stride()[-3:], picture.steps, strict=True)
+        box = picture.box_at(place, height, width)
+        fits = all(size == 1 or step == own for size, step, own in steps)
+        return (picture, box) if box and fits else None
 
     def image(self) -> Picture | None:
-        """Return the picture of an image (..., 3, H, W); None if it is none."""
-        box = self.box()
-        if box is not None:
-            return self.picture.crop(*box)
-        view, part = self.place, self.picture.part_at(self.place.storage_offset())
-        known = part is not None and view.is_contiguous() and view.shape[-3:] == part.shape
-        return part if known and view.numel() == math.prod(part.shape) else None
+        """Return the picture of an image; None if it is none."""
+        found = self.part()
+        return None if found is None else found[0].crop(found[1])
 
     def own(self) -> Picture | None:
         """Return the picture whose memory has this view's values one after the other."""
@@ -325,14 +320,13 @@ def _put(_: Any, target: Any, index: Any, image: Any) -> Any:
 
 def _fill(image: RecordedImage, index: Any, colour: Any) -> Any:
     """Record that a part of an image of which nothing was made becomes plain."""
-    picture, box = image.picture, RecordedImage.view_of(image.picture, image.place[index]).box()
+    picture, part = image.picture, RecordedImage.view_of(image.picture, image.place[index]).part()
     levels = torch.as_tensor(colour)
     known = levels.dtype in (torch.uint8, torch.int64) and levels.numel() in (1, 3)
-    if box is None or not known or levels.shape[1:].numel() > 1 or not picture.may_change:
+    if part is None or not known or levels.shape[1:].numel() > 1 or not picture.may_change:
         return None
     red, green, blue = levels.flatten().expand(3).tolist()
-    left, top, height, width = box
-    fill = Operation("fill", (left, top, width, height), fill=(red, green, blue))
+    fill = Operation("fill", part[1].value, fill=(red, green, blue))
     picture.operations = (*picture.operations, fill)
     return image
 
