@@ -101,8 +101,7 @@ static int32_t share_all(fd_pillow_axis *axis, const fd_span *span) {
         for (int32_t k = 0; k < count; k++)
             most = fmax(most, shares[k]);
     }
-    while (bits < FD_WEIGHT_BITS &&
-           (!whole || (int32_t)(0.5 + most * (1 << (bits + 1))) < 1 << 15))
+    while (bits < FD_WEIGHT_BITS && (!whole || (int32_t)(0.5 + most * (1 << (bits + 1))) < 1 << 15))
         bits++;
     return bits;
 }
@@ -148,7 +147,18 @@ static int32_t unchanged_from(const fd_pillow_axis *axis, int32_t results) {
     return from;
 }
 
+static int are_same(const fd_span *one, const fd_span *other) {
+    return one->start == other->start && one->side == other->side &&
+           one->in_first == other->in_first && one->in_end == other->in_end &&
+           one->canvas == other->canvas && one->from == other->from && one->count == other->count &&
+           one->flip == other->flip && one->filter == other->filter;
+}
+
+/* Images often come in one size: then the weights are there. */
 static int prepare(fd_pillow_axis *axis, const fd_span *span) {
+    if (are_same(&axis->span, span))
+        return FD_OK;
+    axis->span.canvas = 0;
     double scale = span->side / span->canvas;
     double support = FILTERS[span->filter].support * (scale < 1.0 ? 1.0 : scale);
     size_t results = (size_t)span->count;
@@ -177,6 +187,7 @@ static int prepare(fd_pillow_axis *axis, const fd_span *span) {
     for (int32_t i = 0; i < span->count; i++)
         axis->first[i] -= axis->begin;
     axis->same = unchanged_from(axis, span->count);
+    axis->span = *span;
     return FD_OK;
 }
 
