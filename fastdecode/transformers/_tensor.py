@@ -25,6 +25,7 @@ from fastdecode.torch._recorded import ANSWERED, LazyTensor
 from fastdecode.transformers._picture import Box, Picture, make_all, together
 
 _LEVELS = 256
+_CPU = torch.device("cpu")
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
 """The ``fd_resize_filter`` that gives the bytes of each of torch's."""
 _BYTES = torch.arange(_LEVELS, dtype=torch.uint8).repeat(3, 1, 1)
@@ -38,6 +39,11 @@ class RecordedImage(LazyTensor):
     picture: Picture
     place: torch.Tensor
     """A tensor without memory that lies in the picture's as this one."""
+    # Torch would ask `__torch_function__` for each.
+    shape = property(lambda self: self.place.shape)
+    ndim = property(lambda self: self.place.ndim)
+    dtype = property(lambda self: self.place.dtype)
+    device = property(lambda self: _CPU)
 
     @staticmethod
     def view_of(
