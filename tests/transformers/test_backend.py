@@ -363,9 +363,10 @@ def test_code_of_others() -> None:
 
 def test_what_is_built_otherwise_stays() -> None:
     """A processor of the "pil" backend is returned with a warning that says what to do."""
-    own = transformers.CLIPImageProcessorPil()
-    with pytest.warns(UserWarning, match='CLIPImageProcessorPil .* backend="torchvision"'):
-        assert accelerated(own) is own
+    for kind in ("CLIPImageProcessorPil", "Qwen2VLVideoProcessor"):
+        own = getattr(transformers, kind)()
+        with pytest.warns(UserWarning, match=f'{kind} .* backend="torchvision"'):
+            assert accelerated(own) is own
     with pytest.raises(ValueError, match="max_pixels"):
         accelerated(own, max_pixels=0)
     with pytest.raises(ValueError, match="threads"):
@@ -404,6 +405,8 @@ def test_large_and_damaged_files(tmp_path: Path) -> None:
     assert accelerated(ours, max_pixels=None)(large)
     with pytest.raises((FastDecodeError, OSError), match=r"cut\.jpg"):
         accelerated(ours)([large, cut])
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.png"):
+        ours(tmp_path / "nowhere.png")
     with pytest.raises(Exception, match=r"no image|cannot identify"):
         accelerated(ours)(b"no image")
     bomb = bytearray(large.read_bytes())
