@@ -250,7 +250,8 @@ def resize_pixels(
 ) -> bool:
     """Resize and finish pixels of any library: uint8, (H, W, 3), with no gaps in a row.
 
-    Of four channels the last may be anything. The reduction is ignored. Return False, and write nothing, if this resize is impossible.
+    Of four channels the last may be anything. The reduction is ignored. Return False, and write
+    nothing, if this resize is impossible.
     """
     own = _own
     own.resize[0] = resize[1:]
