@@ -108,8 +108,8 @@ static bytes resize(const bytes *image, int32_t filter, int count) {
     fd_resampler *resampler = must(fd_resampler_create());
     bytes out = {must(malloc(12 * SIDE * SIDE)), 12 * SIDE * SIDE};
     for (int i = 0; i < count; i++)
-        if (fd_resize_rgb(resampler, image->data, WIDTH, HEIGHT, 3 * WIDTH, &how, NULL, 0, &pixels,
-                          out.data) != FD_OK)
+        if (fd_resize_rgb(resampler, image->data, WIDTH, HEIGHT, 3, 3 * WIDTH, &how, NULL, 0,
+                          &pixels, out.data) != FD_OK)
             fail("no such filter");
     return out;
 }

@@ -250,12 +250,13 @@ def resize_pixels(
 ) -> bool:
     """Resize and finish pixels of any library: uint8, (H, W, 3), with no gaps in a row.
 
-    The reduction is ignored. Return False, and write nothing, if this resize is impossible.
+    Of four channels the last may be anything. The reduction is ignored. Return False, and write
+    nothing, if this resize is impossible.
     """
     own = _own
     own.resize[0] = resize[1:]
-    height, width = image.shape[:2]
-    source = ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0]
+    height, width, channels = image.shape
+    source = ffi.cast("uint8_t *", image.ctypes.data), width, height, channels, image.strides[0]
     status: int = lib.fd_resize_rgb(
         *(own.resampler, *source, own.resize),
         *(operations or ffi.NULL, len(operations), pixels, ffi.cast("void *", out)),
@@ -278,7 +279,8 @@ def stored(
     `affine` is (scale, bias), 3 floats each, for ``value * scale + bias`` as float32; or `table`
     are the float32 numbers for the values 0 to 255 of each channel. Without either the bytes
     themselves are stored. `channels_first` means (3, height, width), else (height, width, 3),
-    unless the result is cut into `patches`. Of `channels`, 1 is the red one.
+    unless the result is cut into `patches`. Of `channels`, 1 is the red one; 4 are bytes as the
+    core has them in memory, (height, width, 4), of which the last may be anything.
     """
     dtype = dtype or ("uint8" if affine is None and table is None else "float32")
     members = {

@@ -170,7 +170,7 @@ typedef struct {
  * multiplied and added in float32, each rounded; or table[256 * c + v]. FD_BFLOAT16 is the nearest one. */
 typedef struct {
     int32_t dtype; /* fd_dtype */
-    int32_t channels; /* 3; or 1, the first of them */
+    int32_t channels; /* 3; or 1, the first of them; or of bytes that are an image 4, with any fourth */
     int32_t
         channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
@@ -419,11 +419,11 @@ void fd_free(void *memory);
 fd_resampler *fd_resampler_create(void);
 void fd_resampler_destroy(fd_resampler *resampler);
 
-/* Do the same with pixels in memory: `height` rows of `width` RGB pixels (3 bytes), `stride` bytes
- * apart. FD_ARGUMENT if `resize` does not fit them, or an operation is not possible; then nothing is
+/* Do the same with pixels in memory: `height` rows of `width` RGB pixels, `stride` bytes apart. Each has 3
+ * bytes, or 4 `channels`, of which the fourth may be anything. FD_ARGUMENT if `resize` does not fit them, or an operation is not possible; then nothing is
  * written. */
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
-                  ptrdiff_t stride, const fd_resize *resize, const fd_operation *operations,
+                  int32_t channels, ptrdiff_t stride, const fd_resize *resize, const fd_operation *operations,
                   int32_t count, const fd_pixels *pixels, void *out);
 
 /* Names of the instruction sets that can run here, best first, separated by spaces, such as

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -18,7 +20,7 @@ from fastdecode._system.processor import usable_cores
 from fastdecode.errors import begin_with
 from fastdecode.native import _library
 from fastdecode.native._augment import Operation, as_operations
-from fastdecode.native._library import Patches
+from fastdecode.native._library import Axis, Patches
 from fastdecode.torch.transforms.base import DrawnSample
 from fastdecode.types import Image
 
@@ -49,6 +51,23 @@ class RgbFile(NamedTuple):
     settings: ProcessorSettings
 
 
+class Box(NamedTuple):
+    """A part of an image."""
+
+    left: int
+    top: int
+    height: int
+    width: int
+
+    @property
+    def value(self) -> tuple[int, int, int, int]:
+        """Its numbers in the order of the core's operations."""
+        return self.left, self.top, self.width, self.height
+
+
+_PLANES: tuple[Axis, ...] = ("channel", "row", "column")
+
+
 class Picture:
     """The memory of a tensor: an image of a file, or of another picture after operations.
 
@@ -67,7 +86,7 @@ class Picture:
     ) -> None:
         self.file, self.size = file, size  # (height, width)
         self.before, self.operations, self.table, self.patches = before, operations, table, patches
-        self.rows: Image | None = None  # (H, W, 3), of one of which several others are made
+        self.rows: Image | None = None  # (H, W, 4), of one of which several others are made
         self.values: torch.Tensor | None = None
         self.followers: WeakSet[Picture] = WeakSet()
         self._making = Lock()  # of the rows: two threads must not decode an image of Pillow's
@@ -96,24 +115,50 @@ class Picture:
         """The pictures whose values lie here one after the other."""
         return [self]
 
-    def crop(self, left: int, top: int, height: int, width: int) -> Picture:
-        """Return a part of the image."""
-        if (left, top, height, width) == (0, 0, *self.size) and self.patches is None:
-            return self
-        crop = Operation("crop", (left, top, width, height), "constant")
-        if self.before is None or (self.table is None and self.patches is None):
-            return self.then(crop, size=(height, width))
-        done = (*self.operations, crop)
-        return Picture(self.file, (height, width), self.before, done, self.table)
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one image that is not cut into patches."""
+        return self.patches is None
 
-    def patch(self, number: int) -> Picture:
-        """Return a patch as a picture."""
-        how = cast("Patches", self.patches)
-        (height, width), merge = how.size, how.merge
-        square, place = divmod(number, merge * merge)
-        row, column = divmod(square, self.size[1] // width // merge)
-        top, left = row * merge + place // merge, column * merge + place % merge
-        return self.crop(left * width, top * height, height, width)
+    @property
+    def may_change(self) -> bool:
+        """Whether it has no values yet, and nothing is made of them."""
+        known = self.before is not None and self.patches is None and self.table is None
+        return known and self.values is None and self.rows is None and not self.followers
+
+    def crop(self, box: Box) -> Picture:
+        """Return a part of the image."""
+        if box == (0, 0, *self.size) and self.patches is None:
+            return self
+        size, crop = (box.height, box.width), Operation("crop", box.value, "constant")
+        if self.before is None or (self.table is None and self.patches is None):
+            return self.then(crop, size=size)
+        return Picture(self.file, size, self.before, (*self.operations, crop), self.table)
+
+    def part_at(self, place: int) -> tuple[Picture, int]:
+        """Return the picture of which a value is, and the place of the value in it."""
+        return self, place
+
+    @property
+    def steps(self) -> list[int]:
+        """How many values lie from one channel, row and column to the next."""
+        axes = _PLANES if self.patches is None else self.patches.order
+        steps = [math.prod(self.shape[at + 1 :]) for at in range(len(axes))]
+        return [steps[axes.index(axis)] for axis in _PLANES]
+
+    def box_at(self, place: int, height: int, width: int) -> Box | None:
+        """Return the box of this size whose values begin at a place; of patches, that of one."""
+        if self.patches is None:
+            top, left = divmod(place, self.size[1])
+            box = Box(left, top, height, width)
+            return box if top + height <= self.size[0] and left + width <= self.size[1] else None
+        how, axis = self.patches, self.patches.order.index("patch")
+        number, rest = divmod(place, math.prod(self.shape[axis + 1 :]))
+        square, inside = divmod(number, how.merge * how.merge)
+        row, column = divmod(square, self.size[1] // width // how.merge)
+        top, left = row * how.merge + inside // how.merge, column * how.merge + inside % how.merge
+        box = Box(left * width, top * height, height, width)
+        return None if rest or how.size != (height, width) else box
 
     def source(self) -> tuple[Picture, tuple[Operation, ...]]:
         """Return the last picture at hand, or of which several are made; and what follows."""
@@ -166,15 +211,16 @@ class Picture:
             raise MemoryError(f"{self.file.name or 'an image'} could not become {self.shape}")
 
     def pixels(self) -> Image | None:
-        """Return the pixels (H, W, 3), for what is made of it; None if the file is to be taken."""
+        """Return the pixels (H, W, 3 or 4), for what is made of it; None: the file is taken."""
         if self.rows is None and self.values is not None:
             values: Image = self.values.permute(1, 2, 0).contiguous().numpy()
             return values
         if self._is_for_several:
             with self._making:
                 if self.rows is None:
-                    rows = np.empty((*self.size, 3), np.uint8)
-                    self._write(rows.ctypes.data, _library.stored(None, channels_first=False))
+                    rows = np.empty((*self.size, 4), np.uint8)
+                    form = _library.stored(None, channels_first=False, channels=4)
+                    self._write(rows.ctypes.data, form)
                     self.rows = rows
         return self.rows
 
@@ -191,22 +237,34 @@ class Picture:
 class Album(Picture):
     """Several pictures of one type, one after the other, as `stack` and `cat` put them."""
 
+    is_plain = False
+
     def __init__(self, parts: Sequence[Picture]) -> None:
         first = parts[0]
         super().__init__(first.file, first.size, table=first.table, patches=first.patches)
         self._parts = [*parts]
+        self._ends = [*itertools.accumulate(math.prod(one.shape) for one in parts)]
 
     def then(self, *_: Operation, size: Any = None, **form: Any) -> Picture:  # noqa: ARG002
         """Return the pictures with another table."""
-        return Album([one.then(**form) for one in self._parts])
+        return Album([one.then(**form) for one in self.parts])
 
     @property
     def parts(self) -> list[Picture]:
         return self._parts
 
+    def part_at(self, place: int) -> tuple[Picture, int]:
+        at = bisect.bisect_right(self._ends, place)
+        return self._parts[at].part_at(place - (self._ends[at - 1] if at else 0))
+
     @property
     def shape(self) -> tuple[int, ...]:
-        return (sum(math.prod(one.shape) for one in self._parts),)
+        return (self._ends[-1],)
+
+
+def together(parts: list[Picture]) -> Picture:
+    """Return one picture with the values of several."""
+    return Album(parts) if len(parts) > 1 else parts[0]
 
 
 @lru_cache(maxsize=256)
@@ -218,9 +276,12 @@ def _planned(
     return drawn.plan.for_core(*sides, 1), drawn.rest
 
 
-def make_all(pictures: Sequence[Picture]) -> None:
-    """Make the values of pictures, in threads."""
-    new = [(one, _memory(one)) for one in pictures if one.values is None]
+def make_all(pictures: Sequence[Picture], memory: Sequence[torch.Tensor] | None = None) -> None:
+    """Make the values of pictures, in threads; write them to other `memory` if that is given."""
+    if memory is None:
+        new = [(one, _memory(one)) for one in pictures if one.values is None]
+    else:
+        new = [*zip(pictures, memory, strict=True)]
     calls = []
     for one, values in new:
         parts, at = values.view(-1), 0
@@ -232,7 +293,7 @@ def make_all(pictures: Sequence[Picture]) -> None:
     sources = {id(one): one for one in (part.source()[0] for part in unmade)}
     _in_threads(Picture.pixels, [(one,) for one in sources.values()])
     _in_threads(Picture.write, calls)
-    for one, values in new:
+    for one, values in new if memory is None else ():
         one.values = values
 
 

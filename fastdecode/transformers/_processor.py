@@ -94,7 +94,7 @@ _classes: dict[type, type[FastdecodeBackend]] = {}
 
 def accelerated_class(kind: type) -> type[FastdecodeBackend] | None:
     """Return a class of processors with the backend before it; None if it is built otherwise."""
-    if not issubclass(kind, TorchvisionBackend):
+    if not issubclass(kind, TorchvisionBackend) or hasattr(kind, "fetch_videos"):
         return None
     if issubclass(kind, FastdecodeBackend):
         return kind
@@ -155,7 +155,7 @@ def _read(source: Any) -> tuple[bytes | None, str]:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(as_buffer(source, function="the image processor")), ""
     name = os.fspath(source)
-    if os.path.isfile(name):  # noqa: PTH113 - a base64 text is no error
+    if not isinstance(source, str) or os.path.isfile(name):  # noqa: PTH113 - of base64, no error
         return Path(name).read_bytes(), name
     if isinstance(source, str) and source.startswith("data:image/") and "," in source:
         try:

@@ -7,9 +7,9 @@ patches. All others get its values, which the core makes in one go.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, cast, get_args
 
@@ -22,9 +22,10 @@ from fastdecode.native import _library
 from fastdecode.native._augment import Operation
 from fastdecode.native._library import Axis, Patches
 from fastdecode.torch._recorded import ANSWERED, LazyTensor
-from fastdecode.transformers._picture import Album, Picture, make_all
+from fastdecode.transformers._picture import Box, Picture, make_all, together
 
 _LEVELS = 256
+_CPU = torch.device("cpu")
 _FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
 """The ``fd_resize_filter`` that gives the bytes of each of torch's."""
 _BYTES = torch.arange(_LEVELS, dtype=torch.uint8).repeat(3, 1, 1)
@@ -38,6 +39,11 @@ class RecordedImage(LazyTensor):
     picture: Picture
     place: torch.Tensor
     """A tensor without memory that lies in the picture's as this one."""
+    # Torch would ask `__torch_function__` for each.
+    shape = property(lambda self: self.place.shape)
+    ndim = property(lambda self: self.place.ndim)
+    dtype = property(lambda self: self.place.dtype)
+    device = property(lambda self: _CPU)  # noqa: ARG005
 
     @staticmethod
     def view_of(
@@ -64,44 +70,38 @@ class RecordedImage(LazyTensor):
         values = values.as_strided(view.shape, view.stride(), view.storage_offset())
         return values if out is None else out.copy_(values)
 
-    def image(self) -> Picture | None:
-        """Return the picture of an image (..., 3, H, W); None if it is none."""
-        view, picture, at = self.place, self.picture, int(self.place.storage_offset())
+    def part(self) -> tuple[Picture, Box] | None:
+        """Return in which picture an image (..., 3, H, W) is, and where; None if it is none."""
+        view = self.place
         *ones, channels, height, width = 0, *view.shape
         if channels != 3 or not height or not width or any(one != 1 for one in ones[1:]):
             return None
-        if isinstance(picture, Album):
-            places = itertools.accumulate(
-                (math.prod(one.shape) for one in picture.parts), initial=0
-            )
-            part = dict(zip(places, picture.parts, strict=False)).get(at)
-            known = part is not None and view.is_contiguous() and part.shape == view.shape[-3:]
-            return part if known else None
-        steps, patches = _steps(picture), picture.patches
-        wanted = zip(view.shape[-3:], view.stride()[-3:], _PLANES, strict=True)
-        if not all(size == 1 or step == steps[axis] for size, step, axis in wanted):
-            return None
-        if patches is not None:
-            number, rest = divmod(at, steps["patch"])
-            return None if rest or patches.size != (height, width) else picture.patch(number)
-        top, left = divmod(at, picture.size[1])
-        inside = top + height <= picture.size[0] and left + width <= picture.size[1]
-        return picture.crop(left, top, height, width) if inside else None
+        picture, place = self.picture.part_at(int(view.storage_offset()))
+        steps = zip(view.shape[-3:], view.stride()[-3:], picture.steps, strict=True)
+        box = picture.box_at(place, height, width)
+        fits = all(size == 1 or step == own for size, step, own in steps)
+        return (picture, box) if box and fits else None
+
+    def image(self) -> Picture | None:
+        """Return the picture of an image; None if it is none."""
+        found = self.part()
+        return None if found is None else found[0].crop(found[1])
 
     def own(self) -> Picture | None:
         """Return the picture whose memory has this view's values one after the other."""
         view, picture = self.place, self.picture
         if view.is_contiguous() and view.numel() == math.prod(picture.shape):
             return picture
-        if picture.patches is None and not isinstance(picture, Album):
+        image = self.image()
+        if image is None and picture.is_plain:
             patches = _patches(view, picture.size)
             if patches is not None:
                 return picture.then(patches=patches)
-        if view.dim() < 4:
-            return self.image()
+        if image is not None or view.dim() < 4:
+            return image
         images = (RecordedImage.view_of(picture, one) for one in view.flatten(0, -4))
         parts = [one.image() for one in images]
-        return None if None in parts else Album(cast("list[Picture]", parts))
+        return None if None in parts else together(cast("list[Picture]", parts))
 
     def _typed_storage(self) -> Any:
         return self.made()._typed_storage()
@@ -135,6 +135,9 @@ class RecordedImage(LazyTensor):
         return func(*_with_values(args), **_with_values(kwargs or {}))
 
 
+RecordedImage.__name__ = torch.Tensor.__name__  # as others' errors have it
+
+
 def _with_values(found: Any) -> Any:
     """Return arguments of a call with values in place of recorded images."""
     if isinstance(found, LazyTensor):
@@ -149,15 +152,6 @@ def _is_recorded(found: Any) -> bool:
 
 
 # ---- patches
-
-_PLANES: tuple[Axis, ...] = ("channel", "row", "column")
-
-
-def _steps(picture: Picture) -> dict[Axis, int]:
-    """Return how many values lie from one to the next along each axis of a picture."""
-    axes = _PLANES if picture.patches is None else picture.patches.order
-    return dict(zip(axes, torch.empty(picture.shape, device="meta").stride(), strict=True))
-
 
 _Dimensions = list[tuple[int, int]]
 
@@ -208,19 +202,34 @@ def _patches(view: torch.Tensor, size: tuple[int, int]) -> Patches | None:
 
 
 def _view(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
-    """Record a view, or several; or the memory of one that is copied as `reshape` does it."""
+    """Record a view, or several."""
     if not _is_recorded(image):
         return None
     picture, view = image.picture, image.place
     made = func(view, *args, **kwargs)
     several = made if isinstance(made, (list, tuple)) else [made]
-    if all(one.dtype == view.dtype and _is_alias_of(one, view) for one in several):
-        if made is view:
-            return image
-        views = [RecordedImage.view_of(picture, one) for one in several]
-        return views[0] if made is several[0] else type(made)(views)
-    own = image.own() if func in _COPIES and made.is_contiguous() else None
+    if not all(one.dtype == view.dtype and _is_alias_of(one, view) for one in several):
+        return None
+    if made is view:
+        return image
+    views = [RecordedImage.view_of(picture, one) for one in several]
+    return views[0] if made is several[0] else type(made)(views)
+
+
+def _copy(func: Any, image: RecordedImage, *args: Any, **kwargs: Any) -> Any:
+    """Record what `reshape` does: a view, or where there is none the memory of a copy."""
+    if not _is_recorded(image) or image.place.is_contiguous():
+        return _view(func, image, *args, **kwargs)
+    made = func(_without_gaps(image.place), *args, **kwargs)
+    if func is not torch.Tensor.contiguous:
+        with suppress(RuntimeError):
+            return RecordedImage.view_of(image.picture, image.place.view(made.shape))
+    own = image.own() if made.is_contiguous() else None
     return None if own is None else RecordedImage.view_of(own, made.shape)
+
+
+def _without_gaps(view: torch.Tensor) -> torch.Tensor:
+    return torch.empty(view.shape, dtype=view.dtype, device="meta")
 
 
 def _after(
@@ -303,6 +312,34 @@ def _change(func: Any, image: Any, *args: Any, **kwargs: Any) -> Any:
     return image
 
 
+def _put(_: Any, target: Any, index: Any, image: Any) -> Any:
+    """Write an image to a part of ordinary memory, which it fills; or record a box of a colour."""
+    if _is_recorded(target):
+        return _fill(target, index, image)
+    if type(target) is not torch.Tensor or target.requires_grad or not _is_recorded(image):
+        return None
+    place, own = target[index], image.own()
+    form = (image.shape, image.dtype, image.device)
+    fits = (place.shape, place.dtype, place.device) == form and place.is_contiguous()
+    if own is None or not fits or not _is_alias_of(place, target):
+        return None
+    make_all([own], [place])
+    return place
+
+
+def _fill(image: RecordedImage, index: Any, colour: Any) -> Any:
+    """Record that a part of an image of which nothing was made becomes plain."""
+    picture, part = image.picture, RecordedImage.view_of(image.picture, image.place[index]).part()
+    levels = torch.as_tensor(colour)
+    known = levels.dtype in (torch.uint8, torch.int64) and levels.numel() in (1, 3)
+    if part is None or not known or levels.shape[1:].numel() > 1 or not picture.may_change:
+        return None
+    red, green, blue = levels.flatten().expand(3).tolist()
+    fill = Operation("fill", part[1].value, fill=(red, green, blue))
+    picture.operations = (*picture.operations, fill)
+    return image
+
+
 def _like(func: Any, image: RecordedImage, *, dtype: torch.dtype | None = None) -> Any:
     """Make a tensor of zeros or ones, for which no values are needed."""
     make: Any = torch.zeros if func is torch.zeros_like else torch.ones
@@ -321,16 +358,20 @@ def _is_for_all(value: Any) -> bool:
 
 def _batch(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
     """Record a batch, if it is of recorded images alone that lie one after the other in it."""
-    if not tensors or not all(map(_is_recorded, tensors)):
+    if not tensors or dim < 0 or not all(map(_is_recorded, tensors)):
         return None
     pictures = [one.own() for one in tensors]
-    ahead = {side for one in tensors for side in one.shape[:dim]}
+    shapes = [tuple(one.shape) for one in tensors]
+    if func is torch.stack:
+        shapes = [(*one[:dim], 1, *one[dim:]) for one in shapes]
+    [ahead, behind], *others = {(one[:dim], one[dim + 1 :]) for one in shapes}
     tables = [_BYTES if one.picture.table is None else one.picture.table for one in tensors]
     alike = all(one is tables[0] or torch.equal(one, tables[0]) for one in tables)
-    if dim < 0 or not ahead <= {1} or None in pictures or not alike:
+    if others or not {*ahead} <= {1} or None in pictures or not alike:
         return None
     parts = [part.then() for one in pictures for part in one.parts]
-    return RecordedImage.view_of(Album(parts), func([one.place for one in tensors], dim).shape)
+    shape = (*ahead, sum(one[dim] for one in shapes), *behind)
+    return RecordedImage.view_of(together(parts), shape)
 
 
 _CHANGES = (
@@ -357,10 +398,12 @@ _VIEWS = (
 )
 _RECORDED: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(_CHANGES, _change),
-    **dict.fromkeys((*_VIEWS, *_COPIES), _view),
+    **dict.fromkeys(_VIEWS, _view),
+    **dict.fromkeys(_COPIES, _copy),
     **dict.fromkeys((torch.zeros_like, torch.ones_like), _like),
     functional.pad: _pad,
     functional.interpolate: _interpolate,
+    torch.Tensor.__setitem__: _put,
     torch.stack: _batch,
     torch.cat: _batch,
 }

@@ -129,7 +129,7 @@ static int decode_all(const char *path, fd_decoder *decoder, const uint8_t *data
     good &= settle(path, fd_add_restart_markers(data, size, &limits, &again, &again_size));
     good &= settle(path, resampler == NULL
                              ? FD_NO_MEMORY
-                             : fd_resize_rgb(resampler, rgb, header.width, header.height,
+                             : fd_resize_rgb(resampler, rgb, header.width, header.height, 3,
                                              3 * header.width, &resize, NULL, 0, &PIXELS, tensor));
     fd_resampler_destroy(resampler);
     fd_free(again);

@@ -361,8 +361,8 @@ static void try_region(const numbers *from, const jpeg *file) { check_region(fro
 static int resize_to(const image *whole, int32_t width, const fd_resize *resize,
                      const fd_pixels *pixels, image *into) {
     *into = make_result(resize, pixels->dtype);
-    int status = fd_resize_rgb(resampler, whole->first, width, (int32_t)whole->rows, whole->stride,
-                               resize, NULL, 0, pixels, into->first);
+    int status = fd_resize_rgb(resampler, whole->first, width, (int32_t)whole->rows, 3,
+                               whole->stride, resize, NULL, 0, pixels, into->first);
     guard(into, 0);
     return status;
 }

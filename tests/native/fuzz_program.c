@@ -375,7 +375,7 @@ static int make(const call *to, int is_new, uint8_t *out) {
         return status;
     }
     fd_resampler *with = is_new ? must(fd_resampler_create()) : resampler;
-    int status = fd_resize_rgb(with, to->pixels, to->width, to->height, 3 * (ptrdiff_t)to->width,
+    int status = fd_resize_rgb(with, to->pixels, to->width, to->height, 3, 3 * (ptrdiff_t)to->width,
                                to->resize, to->operations, to->count, to->form, out);
     if (is_new)
         fd_resampler_destroy(with);

@@ -102,7 +102,7 @@ static void compare_resized(const char *name, const uint8_t *data, size_t size, 
     ptrdiff_t row = 3 * (ptrdiff_t)width;
     uint8_t *whole = must(malloc((size_t)row * (size_t)height));
     if (judge(data, size, &request, whole, row)) { /* compare() looks at what was left out */
-        fd_resize_rgb(resampler, whole, width, height, row, &resize, NULL, 0, &PIXELS, expected);
+        fd_resize_rgb(resampler, whole, width, height, 3, row, &resize, NULL, 0, &PIXELS, expected);
         if (memcmp(made, expected, sizeof made) != 0)
             fail_for(name, "another tensor than that of libjpeg's pixels");
     }

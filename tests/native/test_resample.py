@@ -52,18 +52,21 @@ def resized(image: Any, canvas: tuple[int, int], status: int = lib.FD_OK, **opti
     resize.filter = options.get("filter", lib.FD_FILTER_OWN)
     pixels = ffi.new("fd_pixels *")
     dtype = options.get("dtype", "uint8")
-    pixels.dtype, pixels.channels = DTYPES.get(dtype, 0), 3
+    pixels.dtype, pixels.channels = DTYPES.get(dtype, 0), options.get("channels", 3)
     pixels.channels_first = options.get("channels_first", False)
     pixels.scale, pixels.bias = SCALE.tolist(), BIAS.tolist()
     sides = (area[3], area[2]) if status == lib.FD_OK else (9, 9)
-    shape = (3, *sides) if pixels.channels_first else (*sides, 3)
+    shape = (3, *sides) if pixels.channels_first else (*sides, pixels.channels)
     resampler = options.get("resampler") or new_resampler()
-    source = (ffi.cast("uint8_t *", image.ctypes.data), width, height, image.strides[0])
+    memory = ffi.cast("uint8_t *", image.ctypes.data)
+    source = (memory, width, height, image.shape[2], image.strides[0])
 
     def make() -> Any:
         memory = np.full(int(np.prod(shape)) + 64, 77, dtype if dtype in DTYPES else "uint8")
         what = resize, ffi.NULL, 0, pixels, ffi.from_buffer(memory)
         assert lib.fd_resize_rgb(resampler, *source, *what) == status
+        if pixels.channels == 4:
+            memory[3:-64:4] = 77  # may be anything
         return memory
 
     guarded = with_each(make)
@@ -243,6 +246,20 @@ def test_rows_may_lie_anywhere() -> None:
     rows = image_of("noise", 40, 64, np.random.default_rng(12))[::-1, :50]
 
     assert_same(resized(rows, (33, 20)), resized(rows.copy(), (33, 20)))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (9, 1), (40, 50)])
+@pytest.mark.parametrize("name", ["OWN", "CUBIC", "TORCH_LANCZOS", "TORCH_CUBIC"])
+def test_pixels_may_have_four_bytes(name: str, size: tuple[int, int]) -> None:
+    """In memory and in the result, where the fourth is of no account; not if they are floats."""
+    rows = np.random.default_rng(12).integers(0, 256, (*size, 4), np.uint8)
+    how = {"filter": getattr(lib, f"FD_FILTER_{name}")}
+    for canvas in (size[::-1], (33, 20)):
+        wanted = resized(rows[:, :, :3].copy(), canvas, **how)
+        assert_same(resized(rows, canvas, **how), wanted)
+        assert_same(resized(rows, canvas, channels=4, **how)[:, :, :3], wanted)
+    for wrong in ({"dtype": "float32"}, {"channels_first": True}):
+        resized(rows, canvas, lib.FD_ARGUMENT, channels=4, part=(0, 0, 9, 9), **wrong)
 
 
 @pytest.mark.parametrize(

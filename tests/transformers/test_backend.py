@@ -113,6 +113,13 @@ if WIDE:  # for every class 20 photos, and all kinds of files but one: that take
         _all = sorted((CORPUS / "photos" / folder).glob("*.jpg"))
         FILES |= {one.name: one.read_bytes() for one in _all[:: len(_all) // count][:count]}
     ODD = tuple(name for name in FILES if name != "very wide")
+CLASSES = _classes()
+LANCZOS = [
+    one
+    for one in CLASSES
+    if getattr(getattr(transformers, one), "resample", None) == 1
+    and hasattr(transformers, f"{one}Pil")
+]
 VARIED = ("CLIP", "ViT", "Qwen2VL", "Idefics3", "Siglip2", "LlavaNext", "Sam", "BridgeTower")
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "CLIP, larger crop": ("CLIP", {"crop_size": 333, "size": {"shortest_edge": 225}}),
@@ -158,7 +165,7 @@ def _assert_equal(kind: str, images: Any, **options: Any) -> None:
     assert_same(_result(accelerated(own), images()), _result(own, images()), kind)
 
 
-@pytest.mark.parametrize("kind", _classes())
+@pytest.mark.parametrize("kind", CLASSES)
 def test_every_class_has_its_own_results(kind: str) -> None:
     """Without a table of models, bit for bit, of photos and of odd files, and with options."""
     own = getattr(transformers, kind)()
@@ -170,6 +177,16 @@ def test_every_class_has_its_own_results(kind: str) -> None:
     for options in ANY if WIDE else ANY[:2]:
         made = _result(ours, _opened(PHOTO), **options)
         assert_same(made, _result(own, _opened(PHOTO), **options), str(options))
+
+
+@pytest.mark.parametrize("kind", LANCZOS)
+def test_it_differs_from_pillow_no_more_than_torchvision(kind: str) -> None:
+    """Where the backend "pil" is that of checkpoints: older ones of torchvision lack the filter."""
+    own, of_pillow = getattr(transformers, kind)(), getattr(transformers, f"{kind}Pil")()
+    several = [_result(one, _opened(PHOTO)) for one in (own, accelerated(own), of_pillow)]
+    theirs, ours, pillows = (one["pixel_values"] for one in several)
+    assert theirs.shape == ours.shape == pillows.shape
+    assert (ours - pillows).abs().max() <= (theirs - pillows).abs().max() < pillows.std() / 9
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -346,9 +363,10 @@ def test_code_of_others() -> None:
 
 def test_what_is_built_otherwise_stays() -> None:
     """A processor of the "pil" backend is returned with a warning that says what to do."""
-    own = transformers.CLIPImageProcessorPil()
-    with pytest.warns(UserWarning, match='CLIPImageProcessorPil .* backend="torchvision"'):
-        assert accelerated(own) is own
+    for kind in ("CLIPImageProcessorPil", "Qwen2VLVideoProcessor"):
+        own = getattr(transformers, kind)()
+        with pytest.warns(UserWarning, match=f'{kind} .* backend="torchvision"'):
+            assert accelerated(own) is own
     with pytest.raises(ValueError, match="max_pixels"):
         accelerated(own, max_pixels=0)
     with pytest.raises(ValueError, match="threads"):
@@ -387,13 +405,17 @@ def test_large_and_damaged_files(tmp_path: Path) -> None:
     assert accelerated(ours, max_pixels=None)(large)
     with pytest.raises((FastDecodeError, OSError), match=r"cut\.jpg"):
         accelerated(ours)([large, cut])
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.png"):
+        ours(tmp_path / "nowhere.png")
     with pytest.raises(Exception, match=r"no image|cannot identify"):
         accelerated(ours)(b"no image")
     bomb = bytearray(large.read_bytes())
-    bomb[16:24] = (60_000).to_bytes(4, "big") * 2
+    bomb[16:24] = (40_000).to_bytes(4, "big") * 2
     bomb[29:33] = zlib.crc32(bomb[12:29]).to_bytes(4, "big")
-    with pytest.raises(ImageTooLarge, match="60000 x 60000"):
-        accelerated(transformers.CLIPImageProcessor())(bytes(bomb))
+    large.write_bytes(bomb)
+    for given, name in ((bytes(bomb), ""), (large, r"large\.png: .*"), (str(large), r"large\.png")):
+        with pytest.raises(ImageTooLarge, match=f"{name}.*40000 x 40000"):
+            accelerated(transformers.CLIPImageProcessor())(given)
 
 
 def test_a_server_goes_on() -> None:

@@ -199,6 +199,24 @@ def test_batches_are_recorded(batch: Any) -> None:
     assert_same(batch(tiles), batch([plain[1][..., :20, :], plain[1][..., 20:40, :]]))
 
 
+def test_colours_and_memory_are_recorded() -> None:
+    """A pad with a colour for each channel, and an image that becomes a part of a batch."""
+    batch, border = torch.zeros(2, 3, 92, 127, dtype=torch.uint8), {"fill": [3, 200, 7]}
+    made, wanted = (
+        tv.pad(one, [1, 2, 3, 0], **border) for one in (_recorded(), _recorded().made())
+    )
+    batch[1] = made
+    assert made.picture.values is None
+    assert_same(batch[1], wanted)
+    made[..., :9, :5] = wanted[..., :9, :5] = 7
+    assert made.picture.values is None
+    before = made.float()
+    made[..., :2, 0] = wanted[..., :2, 0] = 9
+    assert_same(made.made(), wanted)
+    assert_same(before.made()[:, 2:], wanted[:, 2:].float())
+    assert (before.made()[:, :2, 0] == 7).all()
+
+
 def test_results_hold_no_cycle() -> None:
     """The memory of a request is given back at once, not when garbage is collected."""
     processors = [accelerated(getattr(transformers, f"{one}ImageProcessor")()) for one in MODELS]

@@ -242,8 +242,11 @@ int fd_is_possible(const fd_resize *resize) {
 }
 
 static int is_good(const fd_resize *resize, const fd_pixels *pixels) {
+    int has_four = pixels->channels == 4 && pixels->dtype == FD_UINT8 && !pixels->channels_first &&
+                   pixels->patches.height == 0;
+
     return fd_is_possible(resize) && pixels->dtype >= FD_UINT8 && pixels->dtype <= FD_BFLOAT16 &&
-           (pixels->channels == 1 || pixels->channels == 3);
+           (pixels->channels == 1 || pixels->channels == 3 || has_four);
 }
 
 /* Prepare both axes, and choose how many fraction bits rows keep. */
@@ -424,13 +427,15 @@ void fd_to_rgbx_plain(uint8_t *out, const uint8_t *rgb, size_t count) {
 }
 
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
-                  ptrdiff_t stride, const fd_resize *resize, const fd_operation *operations,
-                  int32_t count, const fd_pixels *pixels, void *out) {
+                  int32_t channels, ptrdiff_t stride, const fd_resize *resize,
+                  const fd_operation *operations, int32_t count, const fd_pixels *pixels,
+                  void *out) {
     int32_t window[4];
     fd_sink sink;
 
     if (resampler == NULL || rgb == NULL || resize == NULL || pixels == NULL ||
-        resize->in_right > width || resize->in_bottom > height) {
+        (channels != 3 && channels != 4) || resize->in_right > width ||
+        resize->in_bottom > height) {
         return FD_ARGUMENT;
     }
     int status = fd_resampler_begin(resampler, resize, count > 0, pixels, out, window, &sink);
@@ -446,7 +451,17 @@ int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, in
     fd_to_rgbx *to_rgbx = fd_kernels_now()->to_rgbx;
     for (int32_t y = 0; y < window[3] - window[1]; y++) {
         uint8_t *row = ring + row_size * (size_t)(y % sink.rows_kept);
-        to_rgbx(row, rgb + (ptrdiff_t)(window[1] + y) * stride + (ptrdiff_t)window[0] * 3, columns);
+        const uint8_t *from = rgb + (ptrdiff_t)(window[1] + y) * stride +
+                              (ptrdiff_t)window[0] * channels;
+        int is_inside = (height - window[1] - y - 1) * stride >= (ptrdiff_t)row_size;
+        if (channels == 4 && is_inside) {
+            sink.row(sink.state, y, from);
+            continue;
+        }
+        if (channels == 3)
+            to_rgbx(row, from, columns);
+        else
+            memcpy(row, from, 4 * columns);
         sink.row(sink.state, y, row);
     }
     return fd_resampler_finish(resampler, operations, count);

@@ -58,10 +58,33 @@ INLINE void put(void *restrict out, size_t at, uint32_t level, mapping by, int d
 
 INLINE size_t bytes_of(int dtype) { return dtype == FD_FLOAT32 ? 4 : dtype == FD_BFLOAT16 ? 2 : 1; }
 
+enum { FOUR = 4 };
+typedef float floats __attribute__((vector_size(4 * FOUR)));
+typedef uint32_t words __attribute__((vector_size(4 * FOUR)));
+typedef uint16_t halves __attribute__((vector_size(2 * FOUR)));
+
+/* Store the values of four pixels, that a table has for their channels. */
+INLINE void put_four(void *restrict out, size_t at, const uint8_t *restrict levels,
+                     const float *table, int dtype) {
+    floats values = {table[levels[0]], table[levels[4]], table[levels[8]], table[levels[12]]};
+
+    if (dtype == FD_FLOAT32) {
+        memcpy((float *)out + at, &values, sizeof values);
+        return;
+    }
+    words bits = (words)values;
+    halves upper = __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, halves);
+    memcpy((uint16_t *)out + at, &upper, sizeof upper);
+}
+
 /* Store one channel, a value at each place of the plane. */
 INLINE void store_plane(void *restrict out, const uint8_t *restrict rgbx, size_t c, mapping by,
                         size_t count, int dtype, int looks_up) {
-    for (size_t i = 0; i < count; i++)
+    size_t done = 0;
+
+    for (; looks_up && done + FOUR <= count; done += FOUR)
+        put_four(out, done, rgbx + 4 * done + c, by.table, dtype);
+    for (size_t i = done; i < count; i++)
         put(out, i, channel(rgbx, i, c, looks_up), by, dtype, looks_up);
 }
 
@@ -127,7 +150,10 @@ INLINE void store_some(void *out, const uint8_t *rgbx, const fd_pixels *form, si
 
 INLINE void store_body(void *out, const uint8_t *rgbx, const fd_pixels *form, size_t plane,
                        size_t count) {
-    WITH_CONSTANTS(form, store_some, out, rgbx, form, plane, count);
+    if (form->channels == 4)
+        memcpy(out, rgbx, 4 * count);
+    else
+        WITH_CONSTANTS(form, store_some, out, rgbx, form, plane, count);
 }
 
 FD_VARIANTS(void, , fd_store, store_body,

@@ -58,8 +58,8 @@ static const struct {
 
 static int is_of_torch(int32_t filter) { return filter >= FD_FILTER_TORCH_TRIANGLE; }
 
-/* Compute the pixels of a result on the canvas, and their shares in `axis->exact`. Returns their number. */
-static int32_t share(fd_pillow_axis *axis, const fd_span *span, int32_t place, int32_t *begin) {
+/* Compute the pixels of a result on the canvas, and their shares. Returns their number. */
+static int32_t share(double *shares, const fd_span *span, int32_t place, int32_t *begin) {
     double scale = span->side / span->canvas, enlarged = scale < 1.0 ? 1.0 : scale;
     double support = FILTERS[span->filter].support * enlarged, inverse = 1.0 / enlarged;
     double total = 0.0;
@@ -71,42 +71,50 @@ static int32_t share(fd_pillow_axis *axis, const fd_span *span, int32_t place, i
     int32_t count = (high > readable ? readable : (int32_t)high) - first;
 
     for (int32_t k = 0; k < count; k++) {
-        axis->exact[k] = FILTERS[span->filter].weight((k + first - center + 0.5) * inverse);
-        total += axis->exact[k];
+        shares[k] = FILTERS[span->filter].weight((k + first - center + 0.5) * inverse);
+        total += shares[k];
     }
     for (int32_t k = 0; k < count && total != 0.0; k++)
-        axis->exact[k] /= total;
+        shares[k] /= total;
     *begin = first;
     return count;
 }
 
-/* The fraction bits of an axis's weights. Torch's depend on all of the canvas. */
-static int32_t bits_of(fd_pillow_axis *axis, const fd_span *span) {
+/* Compute the shares of all results. Returns the fraction bits of their weights, of which torch's depend on all of
+ * the canvas. */
+static int32_t share_all(fd_pillow_axis *axis, const fd_span *span) {
+    int whole = is_of_torch(span->filter);
+    int32_t from = whole ? 0 : span->from, end = whole ? span->canvas : span->from + span->count;
     double most = 0.0;
-    int32_t bits = 0, first;
+    int32_t bits = 0;
 
-    if (!is_of_torch(span->filter))
-        return FD_WEIGHT_BITS;
-    for (int32_t place = 0; place < span->canvas; place++) {
-        int32_t count = share(axis, span, place, &first);
+    for (int32_t place = from; place < end; place++) {
+        int32_t i = place - span->from, first;
+        int is_result = i >= 0 && i < span->count;
+        i = !is_result ? span->count : span->flip ? span->count - 1 - i : i;
+        double *shares = axis->exact + (size_t)i * (size_t)axis->stride;
+        int32_t count = share(shares, span, place, &first);
+        if (is_result) {
+            axis->first[i] = span->in_first + first;
+            axis->count[i] = count;
+        }
         for (int32_t k = 0; k < count; k++)
-            most = fmax(most, axis->exact[k]);
+            most = fmax(most, shares[k]);
     }
-    while (bits < FD_WEIGHT_BITS && (int32_t)(0.5 + most * (1 << (bits + 1))) < 1 << 15)
+    while (bits < FD_WEIGHT_BITS && (!whole || (int32_t)(0.5 + most * (1 << (bits + 1))) < 1 << 15))
         bits++;
     return bits;
 }
 
-/* Compute the pixels of one result, and their weights. */
-static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i) {
-    const int32_t bits = axis->bits,
+/* Compute the weights of one result. */
+static void weigh(fd_pillow_axis *axis, int32_t i) {
+    const int32_t bits = axis->bits, count = axis->count[i],
                   low = bits == FD_WEIGHT_BITS ? FD_LOW_BITS : FD_WEIGHT_BITS - bits;
-    int32_t place = span->from + (span->flip ? span->count - 1 - i : i), first;
-    int32_t count = share(axis, span, place, &first);
+    const double *shares = axis->exact + (size_t)i * (size_t)axis->stride;
     int32_t *weights = axis->weights + (size_t)i * (size_t)axis->stride;
 
     for (int32_t k = 0; k < count; k++) {
-        double weight = axis->exact[k] * (1 << bits);
+        double weight = shares[k] * (1 << bits);
         weights[k] = (int32_t)(weight < 0.0 ? weight - 0.5 : weight + 0.5) *
                      (1 << (FD_WEIGHT_BITS - bits));
     }
@@ -117,8 +125,6 @@ static void weigh(fd_pillow_axis *axis, const fd_span *span, int32_t i) {
         to[0] = (int16_t)(weights[k] >> low);
         to[FD_TAPS] = (int16_t)(weights[k] & ((1 << low) - 1));
     }
-    axis->first[i] = span->in_first + first;
-    axis->count[i] = count;
 }
 
 /* Where the pixels begin that are the results, each with a weight of 1 and no others; -1 if one is not. */
@@ -141,7 +147,18 @@ static int32_t unchanged_from(const fd_pillow_axis *axis, int32_t results) {
     return from;
 }
 
+static int are_same(const fd_span *one, const fd_span *other) {
+    return one->start == other->start && one->side == other->side &&
+           one->in_first == other->in_first && one->in_end == other->in_end &&
+           one->canvas == other->canvas && one->from == other->from && one->count == other->count &&
+           one->flip == other->flip && one->filter == other->filter;
+}
+
+/* Images often come in one size: then the weights are there. */
 static int prepare(fd_pillow_axis *axis, const fd_span *span) {
+    if (are_same(&axis->span, span))
+        return FD_OK;
+    axis->span.canvas = 0;
     double scale = span->side / span->canvas;
     double support = FILTERS[span->filter].support * (scale < 1.0 ? 1.0 : scale);
     size_t results = (size_t)span->count;
@@ -153,14 +170,15 @@ static int prepare(fd_pillow_axis *axis, const fd_span *span) {
                                 results * (size_t)axis->stride * sizeof *axis->weights);
     axis->parts = fd_room_for(&axis->parts_room,
                               2 * results * (size_t)axis->stride * sizeof *axis->parts);
-    axis->exact = fd_room_for(&axis->exact_room, (size_t)axis->stride * sizeof *axis->exact);
+    axis->exact = fd_room_for(&axis->exact_room,
+                              (results + 1) * (size_t)axis->stride * sizeof *axis->exact);
     if (!axis->first || !axis->count || !axis->weights || !axis->parts || !axis->exact)
         return FD_NO_MEMORY;
-    axis->bits = bits_of(axis, span);
+    axis->bits = share_all(axis, span);
     axis->begin = span->in_end;
     axis->end = axis->most = 0;
     for (int32_t i = 0; i < span->count; i++) {
-        weigh(axis, span, i);
+        weigh(axis, i);
         int32_t end = axis->first[i] + axis->count[i];
         axis->begin = axis->first[i] < axis->begin ? axis->first[i] : axis->begin;
         axis->end = end > axis->end ? end : axis->end;
@@ -169,6 +187,7 @@ static int prepare(fd_pillow_axis *axis, const fd_span *span) {
     for (int32_t i = 0; i < span->count; i++)
         axis->first[i] -= axis->begin;
     axis->same = unchanged_from(axis, span->count);
+    axis->span = *span;
     return FD_OK;
 }
 

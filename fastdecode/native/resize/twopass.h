@@ -16,12 +16,13 @@ enum {
  * weights, four high parts and then four low ones; or, of torch's filters, the weights themselves in
  * 1 / 2^bits, and zeros. */
 typedef struct fd_pillow_axis {
+    fd_span span; /* what it is of */
     int32_t begin, end; /* source pixels that have a weight; first[i] is counted from `begin` */
     int32_t most, stride, bits;
     int32_t same; /* result i is pixel i + `same`, unchanged; -1: it is not */
     int32_t *first, *count, *weights;
     int16_t *parts;
-    double *exact; /* of one result */
+    double *exact; /* the weights before they are rounded, and those of no result behind */
     fd_room first_room, count_room, weights_room, parts_room, exact_room;
 } fd_pillow_axis;
 
