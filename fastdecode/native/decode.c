@@ -82,7 +82,7 @@ int fd_decode_resized(fd_decoder *decoder, const uint8_t *data, size_t size,
     int32_t window[4], width, height;
     const uint8_t *rgb = fd_ppm_pixels(data, size, &width, &height);
     if (rgb != NULL) {
-        int failed = fd_resize_rgb(decoder->resampler, rgb, width, height, 3 * (ptrdiff_t)width,
+        int failed = fd_resize_rgb(decoder->resampler, rgb, width, height, 3, 3 * (ptrdiff_t)width,
                                    resize, operations, count, pixels, out);
         return failed ? fail(decoder, (fd_status)failed, "such a result is not possible") : FD_OK;
     }

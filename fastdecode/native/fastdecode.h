@@ -170,7 +170,8 @@ typedef struct {
  * multiplied and added in float32, each rounded; or table[256 * c + v]. FD_BFLOAT16 is the nearest one. */
 typedef struct {
     int32_t dtype; /* fd_dtype */
-    int32_t channels; /* 3; or 1, the first of them; or of bytes that are an image 4, with any fourth */
+    int32_t
+        channels; /* 3; or 1, the first of them; or of bytes that are an image 4, with any fourth */
     int32_t
         channels_first; /* 1: (channels, height, width); 0: (height, width, channels); no gaps */
     float scale[3], bias[3];
@@ -423,8 +424,9 @@ void fd_resampler_destroy(fd_resampler *resampler);
  * bytes, or 4 `channels`, of which the fourth may be anything. FD_ARGUMENT if `resize` does not fit them, or an operation is not possible; then nothing is
  * written. */
 int fd_resize_rgb(fd_resampler *resampler, const uint8_t *rgb, int32_t width, int32_t height,
-                  int32_t channels, ptrdiff_t stride, const fd_resize *resize, const fd_operation *operations,
-                  int32_t count, const fd_pixels *pixels, void *out);
+                  int32_t channels, ptrdiff_t stride, const fd_resize *resize,
+                  const fd_operation *operations, int32_t count, const fd_pixels *pixels,
+                  void *out);
 
 /* Names of the instruction sets that can run here, best first, separated by spaces, such as
  * "avx2 sse2 plain". */
