@@ -14,7 +14,6 @@ struct fd_augmenter {
     fd_canvas canvas;
     fd_mixing mixing;
     fd_resampler *resampler; /* made when it is first needed */
-    fd_room scratch;
 };
 
 /* ---- blending ---- */
@@ -38,6 +37,11 @@ INLINE void mix_level_body(uint8_t *restrict pixels, size_t count, uint32_t leve
 
 VARIANTS(mix_level, mix_level_body, (uint8_t *pixels, size_t count, uint32_t level, float factor),
          (pixels, count, level, factor))
+
+static int brighten(fd_canvas *canvas, const fd_operation *how) {
+    mix_level(canvas->pixels, fd_count_pixels(canvas), 0, (float)how->colour.amount);
+    return FD_OK;
+}
 
 INLINE void mix_rows_body(uint8_t *restrict out, const uint8_t *restrict from,
                           const uint8_t *restrict to, size_t count, float factor) {
@@ -81,8 +85,13 @@ INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor) 
     }
 }
 
-VARIANTS(saturate, saturate_body, (uint8_t *pixels, size_t count, float factor),
+VARIANTS(saturate_by, saturate_body, (uint8_t *pixels, size_t count, float factor),
          (pixels, count, factor))
+
+static int saturate(fd_canvas *canvas, const fd_operation *how) {
+    saturate_by(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount);
+    return FD_OK;
+}
 
 INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -93,11 +102,20 @@ INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
 
 VARIANTS(make_grey, make_grey_body, (uint8_t *pixels, size_t count), (pixels, count))
 
-static void change_contrast(uint8_t *pixels, size_t count, float factor) {
+static int grey(fd_canvas *canvas, const fd_operation *how) {
+    (void)how;
+    make_grey(canvas->pixels, fd_count_pixels(canvas));
+    return FD_OK;
+}
+
+static int change_contrast(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
     uint64_t sum = 0;
 
-    add_luminance(pixels, count, &sum);
-    mix_level(pixels, count, (uint32_t)((double)sum / (double)count + 0.5), factor);
+    add_luminance(canvas->pixels, count, &sum);
+    uint32_t mean = (uint32_t)((double)sum / (double)count + 0.5);
+    mix_level(canvas->pixels, count, mean, (float)how->colour.amount);
+    return FD_OK;
 }
 
 /* ---- sharpness ---- */
@@ -122,9 +140,9 @@ VARIANTS(smooth_row, smooth_row_body,
          (uint8_t *out, const uint8_t *row, size_t stride, uint16_t *sums),
          (out, row, stride, sums))
 
-static int sharpen(fd_canvas *canvas, float factor, fd_room *room) {
+static int sharpen(fd_canvas *canvas, const fd_operation *how) {
     size_t width = (size_t)canvas->width, stride = 4 * width;
-    uint16_t *sums = fd_room_for(room, stride * sizeof *sums + stride);
+    uint16_t *sums = fd_room_for(&canvas->scratch, stride * sizeof *sums + stride);
 
     if (sums == NULL)
         return FD_NO_MEMORY;
@@ -136,7 +154,7 @@ static int sharpen(fd_canvas *canvas, float factor, fd_room *room) {
     memcpy(canvas->other + last, canvas->pixels + last, stride);
     for (size_t at = stride; at < last; at += stride) {
         smooth_row(smooth, canvas->pixels + at, stride, sums);
-        mix_rows(canvas->other + at, smooth, canvas->pixels + at, width, factor);
+        mix_rows(canvas->other + at, smooth, canvas->pixels + at, width, (float)how->colour.amount);
     }
     fd_canvas_swap(canvas);
     return FD_OK;
@@ -144,20 +162,28 @@ static int sharpen(fd_canvas *canvas, float factor, fd_room *room) {
 
 /* ---- one value to another ---- */
 
-INLINE void invert_body(uint8_t *restrict bytes, size_t count, uint8_t threshold) {
+INLINE void invert_from_body(uint8_t *restrict bytes, size_t count, uint8_t threshold) {
     for (size_t i = 0; i < count; i++) {
         uint8_t turned = (uint8_t)~bytes[i];
         bytes[i] = bytes[i] >= threshold ? turned : bytes[i];
     }
 }
 
-VARIANTS(invert, invert_body, (uint8_t *bytes, size_t count, uint8_t threshold),
+VARIANTS(invert_from, invert_from_body, (uint8_t *bytes, size_t count, uint8_t threshold),
          (bytes, count, threshold))
 
+static int invert(fd_canvas *canvas, const fd_operation *how) {
+    (void)how;
+    invert_from(canvas->pixels, 4 * fd_count_pixels(canvas), 0);
+    return FD_OK;
+}
+
 /* Pillow compares with the threshold as a float: values below it stay. */
-static void solarize(uint8_t *bytes, size_t count, double threshold) {
-    if (threshold <= 255.0)
-        invert(bytes, count, (uint8_t)(threshold > 0.0 ? ceil(threshold) : 0));
+static int solarize(fd_canvas *canvas, const fd_operation *how) {
+    if (how->threshold <= 255.0)
+        invert_from(canvas->pixels, 4 * fd_count_pixels(canvas),
+                    (uint8_t)(how->threshold > 0.0 ? ceil(how->threshold) : 0));
+    return FD_OK;
 }
 
 /* timm's SolarizeAdd. */
@@ -168,7 +194,12 @@ INLINE void lift_body(uint8_t *restrict bytes, size_t count, uint32_t more) {
     }
 }
 
-VARIANTS(lift, lift_body, (uint8_t *bytes, size_t count, uint32_t more), (bytes, count, more))
+VARIANTS(lift_by, lift_body, (uint8_t *bytes, size_t count, uint32_t more), (bytes, count, more))
+
+static int lift(fd_canvas *canvas, const fd_operation *how) {
+    lift_by(canvas->pixels, 4 * fd_count_pixels(canvas), (uint32_t)how->lift);
+    return FD_OK;
+}
 
 INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) {
     for (size_t i = 0; i < count; i++)
@@ -177,6 +208,11 @@ INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) 
 
 VARIANTS(keep_bits, keep_bits_body, (uint8_t *bytes, size_t count, uint8_t mask),
          (bytes, count, mask))
+
+static int posterize(fd_canvas *canvas, const fd_operation *how) {
+    keep_bits(canvas->pixels, 4 * fd_count_pixels(canvas), (uint8_t)(0xff00 >> (int)how->bits));
+    return FD_OK;
+}
 
 void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]) {
     for (size_t i = 0; i < count; i++) {
@@ -217,10 +253,11 @@ VARIANTS(find_range, find_range_body,
          (const uint8_t *pixels, size_t count, uint8_t *low, uint8_t *high),
          (pixels, count, low, high))
 
-static void autocontrast(uint8_t *pixels, size_t count, int of_tensor) {
+static int autocontrast(fd_canvas *canvas, const fd_operation *how) {
     uint8_t low[4], high[4], tables[3][256];
+    size_t count = fd_count_pixels(canvas);
 
-    find_range(pixels, count, low, high);
+    find_range(canvas->pixels, count, low, high);
     for (int c = 0; c < 3; c++) {
         int is_flat = low[c] == high[c];
         double scale = is_flat ? 1.0 : 255.0 / (high[c] - low[c]);
@@ -228,11 +265,12 @@ static void autocontrast(uint8_t *pixels, size_t count, int of_tensor) {
         float step = is_flat ? 1.0f : (float)(high[c] - low[c]) * (float)(1.0 / 255.0);
         for (int v = 0; v < 256; v++) {
             float part = (float)(is_flat ? v : v - low[c]) / step;
-            int value = of_tensor ? (int)part : (int)(v * scale + offset);
+            int value = how->library == FD_TORCHVISION ? (int)part : (int)(v * scale + offset);
             tables[c][v] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
         }
     }
-    fd_look_up(pixels, count, tables);
+    fd_look_up(canvas->pixels, count, tables);
+    return FD_OK;
 }
 
 void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256]) {
@@ -251,11 +289,13 @@ void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256
             counts[c][v] = sets[0][c][v] + sets[1][c][v] + sets[2][c][v] + sets[3][c][v];
 }
 
-static void equalize(uint8_t *pixels, size_t count) {
+static int equalize(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
     uint32_t counts[3][256];
     uint8_t tables[3][256];
 
-    fd_count_levels(pixels, count, counts);
+    (void)how;
+    fd_count_levels(canvas->pixels, count, counts);
     for (int c = 0; c < 3; c++) {
         uint32_t levels = 0, last = 0;
         for (int v = 0; v < 256; v++)
@@ -270,7 +310,8 @@ static void equalize(uint8_t *pixels, size_t count) {
             sum += counts[c][v];
         }
     }
-    fd_look_up(pixels, count, tables);
+    fd_look_up(canvas->pixels, count, tables);
+    return FD_OK;
 }
 
 /* ---- mirroring ---- */
@@ -283,27 +324,31 @@ INLINE void mirror_row_body(uint8_t *restrict out, const uint8_t *restrict row, 
 FD_VARIANTS(void, , fd_mirror_row, mirror_row_body,
             (uint8_t *out, const uint8_t *row, size_t width), (out, row, width))
 
-static void mirror(fd_canvas *canvas) {
+static int mirror(fd_canvas *canvas, const fd_operation *how) {
     size_t width = (size_t)canvas->width;
 
+    (void)how;
     for (size_t y = 0; y < (size_t)canvas->height; y++)
         fd_mirror_row(canvas->other + 4 * width * y, canvas->pixels + 4 * width * y, width);
     fd_canvas_swap(canvas);
+    return FD_OK;
 }
 
-static void turn_over(fd_canvas *canvas) {
+static int turn_over(fd_canvas *canvas, const fd_operation *how) {
     size_t stride = 4 * (size_t)canvas->width, height = (size_t)canvas->height;
 
+    (void)how;
     for (size_t y = 0; y < height; y++)
         memcpy(canvas->other + stride * y, canvas->pixels + stride * (height - 1 - y), stride);
     fd_canvas_swap(canvas);
+    return FD_OK;
 }
 
-INLINE void permute_body(uint8_t *restrict pixels, size_t count, const int32_t *restrict from) {
+INLINE void permute_body(uint8_t *restrict pixels, size_t count, const double *restrict from) {
     uint32_t shifts[3];
 
     for (int c = 0; c < 3; c++)
-        shifts[c] = 8 * (uint32_t)(FIRST_IS_LOW ? from[c] : 3 - from[c]);
+        shifts[c] = 8 * (uint32_t)(FIRST_IS_LOW ? (int32_t)from[c] : 3 - (int32_t)from[c]);
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel;
         memcpy(&pixel, pixels + 4 * i, sizeof pixel);
@@ -312,8 +357,13 @@ INLINE void permute_body(uint8_t *restrict pixels, size_t count, const int32_t *
     }
 }
 
-VARIANTS(permute, permute_body, (uint8_t *pixels, size_t count, const int32_t *from),
+VARIANTS(permute_as, permute_body, (uint8_t *pixels, size_t count, const double *from),
          (pixels, count, from))
+
+static int permute(fd_canvas *canvas, const fd_operation *how) {
+    permute_as(canvas->pixels, fd_count_pixels(canvas), how->channels);
+    return FD_OK;
+}
 
 /* ---- the interface ---- */
 
@@ -346,176 +396,65 @@ static int prepare(fd_canvas *canvas, const fd_operation *operation) {
     return canvas->other == NULL ? FD_NO_MEMORY : FD_OK;
 }
 
-/* Do an operation whose result for tensors is another one than Pillow's. */
-static int run_for_tensors(uint8_t *pixels, size_t count, const fd_operation *operation) {
-    switch (operation->kind) {
-    case FD_CONTRAST:
-        fd_tensor_contrast(pixels, count, operation->value[0]);
-        return 1;
-    case FD_SATURATION:
-        fd_tensor_saturate(pixels, count, operation->value[0]);
-        return 1;
-    case FD_HUE:
-        fd_tensor_hue(pixels, count, operation->value[0]);
-        return 1;
-    case FD_GREY:
-        fd_tensor_grey(pixels, count);
-        return 1;
-    default:
-        return 0;
-    }
-}
+/* What applies an operation: for Pillow's result, torchvision's and OpenCV's; NULL is as Pillow. */
+static fd_apply *const APPLY[][3] = {
+    [FD_BRIGHTNESS] = {brighten},
+    [FD_CONTRAST] = {change_contrast, fd_tensor_contrast, fd_opencv_contrast},
+    [FD_SATURATION] = {saturate, fd_tensor_saturate, fd_opencv_saturate},
+    [FD_HUE] = {fd_shift_hue, fd_tensor_hue},
+    [FD_SHARPNESS] = {sharpen},
+    [FD_GREY] = {grey, fd_tensor_grey, fd_opencv_grey},
+    [FD_INVERT] = {invert},
+    [FD_SOLARIZE] = {solarize},
+    [FD_SOLARIZE_ADD] = {lift},
+    [FD_POSTERIZE] = {posterize},
+    [FD_EQUALIZE] = {equalize, equalize, fd_opencv_equalize},
+    [FD_AUTOCONTRAST] = {autocontrast},
+    [FD_BLUR] = {fd_blur},
+    [FD_BOX_BLUR] = {fd_box_blur},
+    [FD_MIRROR] = {mirror},
+    [FD_TURN_OVER] = {turn_over},
+    [FD_WARP] = {fd_warp},
+    [FD_ROTATE] = {fd_rotate},
+    [FD_AFFINE] = {fd_affine},
+    [FD_PERMUTE] = {permute},
+    [FD_PERSPECTIVE] = {fd_perspective, fd_perspective, fd_remap},
+    [FD_CROP] = {fd_crop},
+    [FD_PAD] = {fd_pad},
+    [FD_LEVELS] = {NULL, NULL, fd_levels},
+    [FD_SHIFT_COLOURS] = {NULL, NULL, fd_shift_colours},
+    [FD_FILL] = {fd_fill_box},
+    [FD_NOISE] = {NULL, NULL, fd_add_noise},
+    [FD_MEAN_BLUR] = {fd_mean_blur},
+    [FD_CLAHE] = {fd_clahe},
+    [FD_CHANNELS] = {NULL, NULL, fd_scale_channels},
+    [FD_GAMMA] = {NULL, NULL, fd_gamma},
+    [FD_CONVOLVE] = {fd_convolve},
+    [FD_MEDIAN] = {fd_median},
+    [FD_DOWNSCALE] = {fd_downscale},
+    [FD_LENS] = {fd_remap},
+    [FD_GRID] = {fd_remap},
+    [FD_ELASTIC] = {fd_remap},
+};
 
-/* Do one whose result of OpenCV is another one. */
-static int run_for_opencv(uint8_t *pixels, size_t count, const fd_operation *operation) {
-    const double *value = operation->value;
-    const double contrast[4] = {value[0], 0.0, 0.0, 1.0 - value[0]};
-
-    switch (operation->kind) {
-    case FD_CONTRAST:
-        fd_levels(pixels, count, contrast);
-        return 1;
-    case FD_SATURATION:
-        fd_opencv_saturate(pixels, count, value[0]);
-        return 1;
-    case FD_GREY:
-        fd_opencv_saturate(pixels, count, 0.0);
-        return 1;
-    case FD_LEVELS:
-        fd_levels(pixels, count, value);
-        return 1;
-    case FD_SHIFT_COLOURS:
-        fd_shift_colours(pixels, count, value);
-        return 1;
-    case FD_NOISE:
-        fd_add_noise(pixels, count, operation);
-        return 1;
-    case FD_CHANNELS:
-        fd_channels(pixels, count, value);
-        return 1;
-    case FD_GAMMA:
-        fd_gamma(pixels, count, value[0]);
-        return 1;
-    case FD_EQUALIZE:
-        fd_opencv_equalize(pixels, count, value[0] != 0.0);
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-static int run(fd_augmenter *augmenter, const fd_operation *operation) {
+static int run(fd_augmenter *augmenter, const fd_operation *how) {
     fd_canvas *canvas = &augmenter->canvas;
-    uint8_t *pixels = canvas->pixels;
-    size_t count = (size_t)canvas->width * (size_t)canvas->height;
-    const double *value = operation->value;
-    float factor = (float)value[0];
+    int32_t library = how->library == FD_TORCHVISION || how->library == FD_OPENCV ? how->library
+                                                                                  : FD_PILLOW;
 
-    if (operation->library == FD_TORCHVISION && run_for_tensors(pixels, count, operation))
-        return FD_OK;
-    if (operation->library == FD_OPENCV && run_for_opencv(pixels, count, operation))
-        return FD_OK;
-    switch (operation->kind) {
-    case FD_BRIGHTNESS:
-        mix_level(pixels, count, 0, factor);
-        return FD_OK;
-    case FD_CONTRAST:
-        change_contrast(pixels, count, factor);
-        return FD_OK;
-    case FD_SATURATION:
-        saturate(pixels, count, factor);
-        return FD_OK;
-    case FD_HUE:
-        /* torchvision truncates the shift; Python's % 256 of a negative one is & 255. */
-        fd_shift_hue(pixels, count, (int32_t)(value[0] * 255.0) & 255);
-        return FD_OK;
-    case FD_SHARPNESS:
-        return sharpen(canvas, factor, &augmenter->scratch);
-    case FD_GREY:
-        make_grey(pixels, count);
-        return FD_OK;
-    case FD_INVERT:
-        invert(pixels, 4 * count, 0);
-        return FD_OK;
-    case FD_SOLARIZE:
-        solarize(pixels, 4 * count, value[0]);
-        return FD_OK;
-    case FD_SOLARIZE_ADD:
-        lift(pixels, 4 * count, (uint32_t)value[0]);
-        return FD_OK;
-    case FD_POSTERIZE:
-        keep_bits(pixels, 4 * count, (uint8_t)(0xff00 >> (int)value[0]));
-        return FD_OK;
-    case FD_EQUALIZE:
-        equalize(pixels, count);
-        return FD_OK;
-    case FD_AUTOCONTRAST:
-        autocontrast(pixels, count, operation->library == FD_TORCHVISION);
-        return FD_OK;
-    case FD_BLUR: {
-        int32_t across = value[0] > 0 ? (int32_t)value[0] : (int32_t)(value[1] * 3.5) * 2 + 1;
-        int32_t sides[2] = {across, value[3] > 0 ? (int32_t)value[3] : across};
-        return fd_blur(canvas, sides, value[1], value[2], &augmenter->scratch);
-    }
-    case FD_BOX_BLUR:
-        return fd_box_blur(canvas, value[0], &augmenter->scratch);
-    case FD_MIRROR:
-        mirror(canvas);
-        return FD_OK;
-    case FD_TURN_OVER:
-        turn_over(canvas);
-        return FD_OK;
-    case FD_WARP:
-        return fd_warp(canvas, value, operation, &augmenter->scratch);
-    case FD_ROTATE:
-        return fd_rotate(canvas, value[0], operation, &augmenter->scratch);
-    case FD_AFFINE:
-        return fd_affine(canvas, operation, &augmenter->scratch);
-    case FD_PERMUTE: {
-        const int32_t from[3] = {(int32_t)value[0], (int32_t)value[1], (int32_t)value[2]};
-        permute(pixels, count, from);
-        return FD_OK;
-    }
-    case FD_PERSPECTIVE:
-        if (operation->library != FD_OPENCV)
-            return fd_perspective(canvas, operation);
-        return fd_remap(canvas, operation, &augmenter->scratch);
-    case FD_LENS:
-    case FD_GRID:
-    case FD_ELASTIC:
-        return fd_remap(canvas, operation, &augmenter->scratch);
-    case FD_RESIZE:
+    if (how->kind >= FD_MIX_BEGIN && how->kind <= FD_MIX_END)
+        return fd_mix(canvas, &augmenter->mixing, how);
+    if (how->kind == FD_RESIZE) {
         if (augmenter->resampler == NULL)
             augmenter->resampler = fd_resampler_create();
-        if (augmenter->resampler == NULL)
-            return FD_NO_MEMORY;
-        return fd_scale(canvas, augmenter->resampler, operation, &augmenter->scratch);
-    case FD_CROP:
-        fd_crop(canvas, operation);
-        return FD_OK;
-    case FD_PAD:
-        fd_pad(canvas, operation);
-        return FD_OK;
-    case FD_FILL:
-        fd_fill_box(canvas, operation);
-        return FD_OK;
-    case FD_MEAN_BLUR:
-        return fd_mean_blur(canvas, value, &augmenter->scratch);
-    case FD_CONVOLVE:
-        return fd_convolve(canvas, value, &augmenter->scratch);
-    case FD_MEDIAN:
-        return fd_median(canvas, (int32_t)value[0], &augmenter->scratch);
-    case FD_DOWNSCALE:
-        return fd_downscale(canvas, value[0], &augmenter->scratch);
-    case FD_CLAHE:
-        return fd_clahe(canvas, value, &augmenter->scratch);
-    case FD_MIX_BEGIN:
-    case FD_MIX_ADD:
-    case FD_MIX_END:
-        return fd_mix(canvas, &augmenter->mixing, (fd_operation_kind)operation->kind, value[0]);
-    default:
-        return FD_ARGUMENT;
+        return augmenter->resampler == NULL ? FD_NO_MEMORY
+                                            : fd_scale(canvas, augmenter->resampler, how);
     }
+    if (how->kind < 0 || how->kind >= (int32_t)(sizeof APPLY / sizeof *APPLY))
+        return FD_ARGUMENT;
+    fd_apply *const *apply = APPLY[how->kind], *own = apply[library];
+    own = own == NULL ? apply[FD_PILLOW] : own;
+    return own == NULL ? FD_ARGUMENT : own(canvas, how);
 }
 
 int fd_is_good(const fd_operation *operation) {
@@ -591,8 +530,7 @@ int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, si
         int status = fd_is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
                                                 : FD_ARGUMENT;
         if (status == FD_OK && operations[i].library == FD_FLOATS)
-            status = fd_run_floats(&augmenter->canvas, &operations[i], count - i, &done,
-                                   &augmenter->scratch);
+            status = fd_run_floats(&augmenter->canvas, &operations[i], count - i, &done);
         else if (status == FD_OK)
             status = run(augmenter, &operations[i]);
         if (status != FD_OK)
@@ -632,7 +570,7 @@ void fd_augmenter_destroy(fd_augmenter *augmenter) {
     fd_room_free(&augmenter->canvas.rooms[0]);
     fd_room_free(&augmenter->canvas.rooms[1]);
     fd_resampler_destroy(augmenter->resampler);
-    fd_room_free(&augmenter->scratch);
+    fd_room_free(&augmenter->canvas.scratch);
     fd_room_free(&augmenter->mixing.sums_room);
     fd_room_free(&augmenter->mixing.kept_room);
     free(augmenter);

@@ -23,7 +23,15 @@ typedef struct fd_canvas {
     int32_t width, height;
     int32_t out_width, out_height; /* of the result of the operation; the buffer has room for it */
     fd_room rooms[2]; /* of the image, and of the second buffer */
+    fd_room scratch; /* what an operation needs beside them */
 } fd_canvas;
+
+INLINE size_t fd_count_pixels(const fd_canvas *canvas) {
+    return (size_t)canvas->width * (size_t)canvas->height;
+}
+
+/* Apply an operation, whose numbers are good. */
+typedef int fd_apply(fd_canvas *canvas, const fd_operation *how);
 
 /* Make the second buffer the image, of the same size. */
 void fd_canvas_swap(fd_canvas *canvas);
@@ -68,56 +76,31 @@ int fd_is_good(const fd_operation *operation);
 
 /* ---- reshape.c ---- */
 
-/* FD_DOWNSCALE */
-int fd_downscale(fd_canvas *canvas, double scale, fd_room *room);
-
-void fd_crop(fd_canvas *canvas, const fd_operation *how);
-void fd_pad(fd_canvas *canvas, const fd_operation *how);
+fd_apply fd_crop, fd_pad, fd_downscale;
 
 /* The source of place `at` of an axis of `count` pixels; -1 is the fill. A mirror image is repeated. */
 int32_t fd_padded(int32_t at, int32_t count, int32_t mode);
 
-/* Resize the image; without interpolation as Pillow or torch does. */
-int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how, fd_room *room);
+/* FD_RESIZE; without interpolation as Pillow or torch does. */
+int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how);
 
 /* ---- warp.c ---- */
 
-/* Map the image by the inverse affine `matrix`: the result's pixel (x, y) is the source's at
- * matrix[0] * (x + .5) + matrix[1] * (y + .5) + matrix[2], and so on. */
-int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room);
+fd_apply fd_warp, fd_rotate, fd_affine, fd_perspective;
 
 /* Narrow [*from, *to) to the steps k for which 0 <= start + k * step < limit. */
 void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to);
 
-/* Turn the image counter-clockwise about its centre, as PIL.Image.rotate does. */
-int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room);
-
 /* The size of an image after an FD_ROTATE with which it grows. */
-void fd_turned_size(const double *value, int32_t *width, int32_t *height);
-
-/* Map the image by perspective: `how` has the numbers of PIL.Image.transform. */
-int fd_perspective(fd_canvas *canvas, const fd_operation *how);
+void fd_turned_size(const fd_operation *how, int32_t *width, int32_t *height);
 
 /* Find the source of each of `count` results along an axis of `limit` pixels as Pillow does; -1 is
  * outside. */
 void fd_find_sources(int32_t *sources, int32_t count, double start, double step, int32_t limit);
 
-/* Turn, move, scale and shear it, as torchvision's affine does. */
-int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room);
+/* ---- hue.c, blur.c ---- */
 
-/* ---- hue.c ---- */
-
-/* Add `shift` (0 to 255) to the hue of each pixel, by way of Pillow's HSV. */
-void fd_shift_hue(uint8_t *pixels, size_t count, int32_t shift);
-
-/* ---- blur.c ---- */
-
-/* Blur as torchvision does: a kernel of `size` (odd) by `size` weights of a Gaussian. */
-int fd_blur(fd_canvas *canvas, const int32_t sides[2], double sigma_x, double sigma_y,
-            fd_room *room);
-
-/* Blur as Pillow does. */
-int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room);
+fd_apply fd_shift_hue, fd_blur, fd_box_blur;
 
 /* ---- mix.c ---- */
 
@@ -131,51 +114,40 @@ typedef struct {
 } fd_mixing;
 
 /* Do an FD_MIX_BEGIN, FD_MIX_ADD or FD_MIX_END. */
-int fd_mix(fd_canvas *canvas, fd_mixing *mixing, fd_operation_kind kind, double number);
+int fd_mix(fd_canvas *canvas, fd_mixing *mixing, const fd_operation *how);
 
 /* ---- tensors.c ---- */
 
-void fd_tensor_saturate(uint8_t *pixels, size_t count, double factor);
-void fd_tensor_contrast(uint8_t *pixels, size_t count, double factor);
-void fd_tensor_grey(uint8_t *pixels, size_t count);
-void fd_tensor_hue(uint8_t *pixels, size_t count, double shift);
+fd_apply fd_tensor_contrast, fd_tensor_saturate, fd_tensor_hue, fd_tensor_grey;
 
-/* Map the image as fd_warp or fd_perspective does, without interpolation or bilinearly. */
-void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], const fd_operation *how);
+/* Map the image by the inverse `matrix`, affine or of a perspective: the result's pixel (x, y) is the
+ * source's at matrix[0] * (x + .5) + matrix[1] * (y + .5) + matrix[2], and so on. Without interpolation or
+ * bilinearly. */
+void fd_tensor_warp(fd_canvas *canvas, const double matrix[8], const fd_operation *how);
 
 /* ---- floats.c ---- */
 
 /* Do the first of `count` operations, and those after it that are of the same floats; `done` is set to
  * their number. */
-int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done,
-                  fd_room *room);
+int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done);
 
 /* ---- opencv.c ---- */
 
-/* FD_LEVELS, FD_SHIFT_COLOURS, FD_FILL and FD_NOISE. */
-void fd_levels(uint8_t *pixels, size_t count, const double *value);
-void fd_shift_colours(uint8_t *pixels, size_t count, const double *value);
-void fd_fill_box(fd_canvas *canvas, const fd_operation *how);
-void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how);
+fd_apply fd_opencv_contrast, fd_opencv_saturate, fd_opencv_grey, fd_opencv_equalize;
+fd_apply fd_levels, fd_scale_channels, fd_gamma, fd_shift_colours, fd_fill_box, fd_add_noise;
 
-void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor);
+/* The same as fd_tensor_warp of an affine matrix. */
+void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how);
 
-/* FD_CHANNELS, FD_GAMMA, and FD_EQUALIZE as OpenCV does it. */
-void fd_channels(uint8_t *pixels, size_t count, const double *value);
-void fd_gamma(uint8_t *pixels, size_t count, double gamma);
-void fd_opencv_equalize(uint8_t *pixels, size_t count, int without_white);
+/* ---- filter.c, clahe.c ---- */
 
-/* ---- filter.c: FD_MEAN_BLUR, FD_CONVOLVE, FD_MEDIAN ---- */
+fd_apply fd_mean_blur, fd_convolve, fd_median, fd_clahe;
 
-int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room);
-int fd_convolve(fd_canvas *canvas, const double *value, fd_room *room);
-int fd_median(fd_canvas *canvas, int32_t side, fd_room *room);
+/* ---- remap.c ---- */
 
-/* ---- remap.c: FD_LENS, FD_GRID, FD_ELASTIC, and FD_PERSPECTIVE as OpenCV does it ---- */
+fd_apply fd_remap; /* FD_LENS, FD_GRID, FD_ELASTIC, and FD_PERSPECTIVE as OpenCV does it */
 
 enum { FD_MOST_CELLS = 64 }; /* of a grid, along an axis */
-
-int fd_remap(fd_canvas *canvas, const fd_operation *how, fd_room *room);
 
 /* Write a pixel of the result from its place in the source, in pixels from the centre of the first one,
  * which fits an integer; `mode` is an fd_padding. */
@@ -183,12 +155,5 @@ void fd_write_nearest(uint8_t *out, const fd_canvas *canvas, double across, doub
                       int32_t mode, const uint8_t *fill);
 void fd_write_bilinear(uint8_t *out, const fd_canvas *canvas, double across, double down,
                        int32_t mode, const uint8_t *fill);
-
-/* ---- clahe.c: FD_CLAHE ---- */
-
-int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room);
-
-/* Map the image as fd_warp does, without interpolation or bilinearly; in opencv.c. */
-void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how);
 
 #endif

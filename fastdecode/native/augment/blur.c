@@ -69,16 +69,19 @@ VARIANTS(finish_row, finish_row_body,
          (uint8_t *out, const float *sums, const kernel *across, size_t count),
          (out, sums, across, count))
 
-int fd_blur(fd_canvas *canvas, const int32_t sides[2], double sigma_x, double sigma_y,
-            fd_room *room) {
+int fd_blur(fd_canvas *canvas, const fd_operation *how) {
     int32_t width = canvas->width, height = canvas->height;
+    int32_t side = how->blur.width > 0 ? (int32_t)how->blur.width
+                                       : (int32_t)(how->blur.sigma_across * 3.5) * 2 + 1;
+    int32_t side_down = how->blur.height > 0 ? (int32_t)how->blur.height : side;
 
-    if (sides[0] / 2 >= width ||
-        sides[1] / 2 >= height) /* it could not be mirrored; torch refuses it, too */
-        return FD_ARGUMENT;
-    kernel across = make_kernel(sides[0], sigma_x), down = make_kernel(sides[1], sigma_y);
+    if (side / 2 >= width || side_down / 2 >= height)
+        return FD_ARGUMENT; /* it could not be mirrored; torch refuses it, too */
+    kernel across = make_kernel(side, how->blur.sigma_across);
+    kernel down = make_kernel(side_down, how->blur.sigma_down);
     size_t count = 4 * (size_t)width, margin = 4 * (size_t)across.reach;
-    float *padded = fd_room_for(room, (count + 2 * margin + FD_PADDING) * sizeof *padded);
+    float *padded = fd_room_for(&canvas->scratch,
+                                (count + 2 * margin + FD_PADDING) * sizeof *padded);
     if (padded == NULL)
         return FD_NO_MEMORY;
     float *sums = padded + margin;
@@ -182,14 +185,14 @@ static void transpose(fd_canvas *canvas) {
     fd_canvas_swap(canvas);
 }
 
-int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room) {
+int fd_box_blur(fd_canvas *canvas, const fd_operation *how) {
     int32_t longer = canvas->width > canvas->height ? canvas->width : canvas->height;
-    box by = box_of(sigma);
-    uint32_t *sums = fd_room_for(room, 4 * (size_t)longer * sizeof *sums);
+    box by = box_of(how->sigma);
+    uint32_t *sums = fd_room_for(&canvas->scratch, 4 * (size_t)longer * sizeof *sums);
 
     if (sums == NULL)
         return FD_NO_MEMORY;
-    if (sigma == 0.0)
+    if (how->sigma == 0.0)
         return FD_OK;
     for (int axis = 0; axis < 2; axis++) { /* Pillow blurs across first */
         transpose(canvas);

@@ -296,9 +296,9 @@ static void apply_tables(fd_canvas *canvas, const tiling *tiles, const axis *acr
     }
 }
 
-int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room) {
-    size_t count = (size_t)canvas->width * (size_t)canvas->height;
-    tiling tiles = {.columns = (int32_t)value[1], .rows = (int32_t)value[2]};
+int fd_clahe(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
+    tiling tiles = {.columns = (int32_t)how->clahe.columns, .rows = (int32_t)how->clahe.rows};
     int32_t right = canvas->width % tiles.columns, below = canvas->height % tiles.rows;
     size_t tables = (size_t)tiles.columns * (size_t)tiles.rows * LEVELS;
     run root;
@@ -308,7 +308,7 @@ int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room) {
     tiles.width = (canvas->width + more * (tiles.columns - right)) / tiles.columns;
     tiles.height = (canvas->height + more * (tiles.rows - below)) / tiles.rows;
     size_t sides = (size_t)canvas->width + (size_t)canvas->height;
-    uint8_t *memory = fd_room_for(room, tables + 2 * sides * sizeof(int32_t));
+    uint8_t *memory = fd_room_for(&canvas->scratch, tables + 2 * sides * sizeof(int32_t));
     if (memory == NULL)
         return FD_NO_MEMORY;
     tiles.tables = (uint8_t (*)[LEVELS])memory;
@@ -323,7 +323,7 @@ int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room) {
         write_lab(canvas->pixels + 4 * i, &root, part);
     }
     for (int32_t i = 0; i < tiles.columns * tiles.rows; i++)
-        make_table(canvas, &tiles, i, value[0]);
+        make_table(canvas, &tiles, i, how->clahe.limit);
     apply_tables(canvas, &tiles, &across, &down);
     for (size_t i = 0; i < count; i += RUN)
         write_rgb(canvas->pixels + 4 * i, count - i < RUN ? count - i : RUN);

@@ -86,7 +86,7 @@ static void turn_hue(float *red, float *green, float *blue, float shift) {
 }
 
 static void run(float *values, size_t count, const fd_operation *how) {
-    float factor = (float)how->value[0], *green = values + count, *blue = green + count;
+    float factor = (float)how->colour.amount, *green = values + count, *blue = green + count;
 
     if (how->kind == FD_BRIGHTNESS)
         blend(values, green, blue, count, factor, 0.0F, 0.0F);
@@ -102,24 +102,24 @@ static void run(float *values, size_t count, const fd_operation *how) {
         values[i] = 1.0F - values[i];
 }
 
-int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done,
-                  fd_room *room) {
-    const double *first = operations[0].value;
-    size_t pixels = (size_t)canvas->width * (size_t)canvas->height;
-    float *values = fd_room_for(room, 3 * pixels * sizeof *values);
+int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done) {
+    const fd_operation *first = operations;
+    const size_t form_size = sizeof first->colour.factor + sizeof first->colour.summand;
+    size_t pixels = fd_count_pixels(canvas);
+    float *values = fd_room_for(&canvas->scratch, 3 * pixels * sizeof *values);
     form by;
 
     if (values == NULL)
         return FD_NO_MEMORY;
     for (int c = 0; c < 3; c++) {
-        by.scale[c] = (float)first[1 + c];
-        by.bias[c] = (float)first[4 + c];
+        by.scale[c] = (float)first->colour.factor[c];
+        by.bias[c] = (float)first->colour.summand[c];
     }
     load(values, canvas->pixels, pixels, &by);
     for (*done = 0; *done < count; ++*done) {
         const fd_operation *next = &operations[*done];
         if (next->library != FD_FLOATS || !fd_is_good(next) ||
-            memcmp(next->value + 1, first + 1, 6 * sizeof *first) != 0)
+            memcmp(next->colour.factor, first->colour.factor, form_size) != 0)
             break;
         run(values, pixels, next);
     }

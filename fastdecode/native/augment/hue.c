@@ -49,4 +49,8 @@ INLINE void shift_hue_body(uint8_t *restrict pixels, size_t count, int32_t shift
 VARIANTS(shift_hue, shift_hue_body, (uint8_t *pixels, size_t count, int32_t shift),
          (pixels, count, shift))
 
-void fd_shift_hue(uint8_t *pixels, size_t count, int32_t shift) { shift_hue(pixels, count, shift); }
+int fd_shift_hue(fd_canvas *canvas, const fd_operation *how) {
+    /* torchvision truncates the shift; Python's % 256 of a negative one is & 255. */
+    shift_hue(canvas->pixels, fd_count_pixels(canvas), (int32_t)(how->colour.amount * 255.0) & 255);
+    return FD_OK;
+}

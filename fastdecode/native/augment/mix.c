@@ -37,10 +37,10 @@ VARIANTS(finish, finish_body,
          (uint8_t *out, const uint8_t *kept, const float *sums, size_t count, float share),
          (out, kept, sums, count, share))
 
-int fd_mix(fd_canvas *canvas, fd_mixing *mixing, fd_operation_kind kind, double number) {
-    size_t count = 4 * (size_t)canvas->width * (size_t)canvas->height;
-    float share = (float)number;
-    int begins = kind == FD_MIX_BEGIN;
+int fd_mix(fd_canvas *canvas, fd_mixing *mixing, const fd_operation *how) {
+    size_t count = 4 * fd_count_pixels(canvas);
+    float share = (float)how->share;
+    int begins = how->kind == FD_MIX_BEGIN;
 
     if (!(share >= 0.0f && share <= 1.0f) || begins == mixing->is_begun)
         return FD_ARGUMENT;
@@ -48,7 +48,7 @@ int fd_mix(fd_canvas *canvas, fd_mixing *mixing, fd_operation_kind kind, double 
         return FD_ARGUMENT;
     mixing->width = canvas->width;
     mixing->height = canvas->height;
-    mixing->is_begun = kind != FD_MIX_END;
+    mixing->is_begun = how->kind != FD_MIX_END;
     if (begins) {
         mixing->sums = fd_room_for(&mixing->sums_room, count * sizeof(float));
         mixing->kept = fd_room_for(&mixing->kept_room, count);
@@ -56,7 +56,7 @@ int fd_mix(fd_canvas *canvas, fd_mixing *mixing, fd_operation_kind kind, double 
             return FD_NO_MEMORY;
         memcpy(mixing->kept, canvas->pixels, count);
         set_product(mixing->sums, canvas->pixels, count, share);
-    } else if (kind == FD_MIX_ADD) {
+    } else if (how->kind == FD_MIX_ADD) {
         add_product(mixing->sums, canvas->pixels, count, share);
         memcpy(canvas->pixels, mixing->kept, count);
     } else

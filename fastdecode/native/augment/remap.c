@@ -62,7 +62,7 @@ typedef struct {
 
 /* By perspective. */
 static void bend_flat(const bending *by, int32_t y, float *across, float *down) {
-    const double *m = by->how->value;
+    const double *m = by->how->matrix;
 
     for (int32_t x = 0; x < by->width; x++) {
         double over = m[6] * x + m[7] * y + 1.0;
@@ -74,8 +74,8 @@ static void bend_flat(const bending *by, int32_t y, float *across, float *down) 
 /* As through a lens: the farther from the centre, the more. A camera's centre is that of the pixels, which
  * OpenCV's initUndistortRectifyMap moves by a half; a fisheye's is that of the area. */
 static void bend_round(const bending *by, int32_t y, float *across, float *down) {
-    double k = by->how->value[0], width = by->width, height = by->height;
-    int is_fisheye = by->how->value[1] != 0.0;
+    double k = by->how->lens.distortion, width = by->width, height = by->height;
+    int is_fisheye = by->how->lens.is_fisheye != 0.0;
     double square = (width * width + height * height) / 4, half = is_fisheye ? 0.0 : 0.5;
 
     for (int32_t x = 0; x < by->width; x++) {
@@ -106,20 +106,20 @@ static void find_row(const bending *by, int32_t y, float *across, float *down) {
 /* ---- grids ---- */
 
 /* Steps of an axis that are longer or shorter than others, and the places in between. */
-static void draw_grid(float *places, int32_t count, const double *value, uint64_t *state) {
-    int32_t steps = (int32_t)value[0], side = count / steps;
+static void draw_grid(float *places, int32_t count, const fd_operation *how, uint64_t *state) {
+    int32_t steps = (int32_t)how->grid.steps, side = count / steps, fills = how->grid.fills != 0.0;
     double lengths[FD_MOST_CELLS + 1], sum = 0.0, place = 0.0;
 
     for (int32_t i = 0; i <= steps; i++) {
-        lengths[i] = 1.0 + value[1] + value[2] * fd_draw_share(state);
+        lengths[i] = 1.0 + how->grid.change + how->grid.range * fd_draw_share(state);
         int32_t rest = count - steps * side;
-        if (i == steps && value[3] != 0.0)
+        if (i == steps && fills)
             lengths[i] *= (double)(rest < side ? rest : side) / side;
         sum += lengths[i];
     }
     memset(places, 0, (size_t)count * sizeof *places);
     for (int32_t i = 0; i <= steps; i++) {
-        double whole = value[3] != 0.0 ? (double)count / side / sum : 1.0;
+        double whole = fills ? (double)count / side / sum : 1.0;
         double reach = side * lengths[i] * whole;
         int32_t left = count - i * side, most = left < side ? left : side;
         for (int32_t k = 0; k < most; k++)
@@ -155,14 +155,15 @@ static void draw_field(float *field, size_t count, int is_uniform, uint64_t *sta
 }
 
 /* Blur a field, and scale it. There is room for another field, a line and the weights at `rows`. */
-static void smooth_field(float *field, int32_t width, int32_t height, const double *value,
+static void smooth_field(float *field, int32_t width, int32_t height, const fd_operation *how,
                          float *rows) {
-    int32_t reach = (int32_t)value[4];
+    int32_t reach = (int32_t)how->elastic.reach;
+    double variance = how->elastic.sigma * how->elastic.sigma;
     size_t across = (size_t)width, count = across * (size_t)height, more = 2 * (size_t)reach;
     float *line = rows + count, *weights = line + across + more, sum = 0.0F;
 
     for (int32_t i = -reach; i <= reach; i++)
-        sum += weights[i + reach] = (float)exp(-0.5 * i * i / (value[1] * value[1]));
+        sum += weights[i + reach] = (float)exp(-0.5 * i * i / variance);
     memset(rows, 0, count * sizeof *rows);
     for (int32_t y = 0; y < height; y++)
         for (int32_t t = -reach; t <= reach; t++) {
@@ -176,54 +177,55 @@ static void smooth_field(float *field, int32_t width, int32_t height, const doub
             line[x + reach] = rows[y * across + (size_t)fd_padded(x, width, FD_PAD_EDGE)];
         memset(out, 0, across * sizeof *out);
         for (size_t t = 0; t <= more; t++)
-            add_scaled(out, line + t, weights[t] / sum * (float)value[0], across);
+            add_scaled(out, line + t, weights[t] / sum * (float)how->elastic.alpha, across);
     }
 }
 
 /* ---- all of them ---- */
 
 /* Elastic: one field for both axes, or one for each. */
-static size_t fields_of(const fd_operation *how) { return how->value[2] != 0.0 ? 1 : 2; }
+static size_t fields_of(const fd_operation *how) { return how->elastic.is_joint != 0.0 ? 1 : 2; }
 
 /* The memory for the places of a row, followed by that for tables, in floats. */
 static size_t floats_for(const fd_canvas *canvas, const fd_operation *how) {
     size_t width = (size_t)canvas->width, height = (size_t)canvas->height;
 
     if (how->kind == FD_ELASTIC) /* the fields, twice, a line, and the weights */
-        return 2 * width + 2 * fields_of(how) * width * height + width + 4 * (size_t)how->value[4] +
-               1;
+        return 2 * width + 2 * fields_of(how) * width * height + width +
+               4 * (size_t)how->elastic.reach + 1;
     return 2 * width + (how->kind == FD_GRID ? width + height : 0);
 }
 
 static void draw_tables(bending *by, float *tables) {
     size_t count = (size_t)by->width * (size_t)by->height;
-    uint64_t state = by->how->seed;
-    const double *value = by->how->value;
+    const fd_operation *how = by->how;
+    uint64_t state = how->seed;
 
     by->xs = tables;
-    if (by->how->kind == FD_GRID) {
+    if (how->kind == FD_GRID) {
         by->ys = tables + by->width;
-        draw_grid(tables, by->width, value, &state);
-        draw_grid(tables + by->width, by->height, value, &state);
+        draw_grid(tables, by->width, how, &state);
+        draw_grid(tables + by->width, by->height, how, &state);
     }
-    if (by->how->kind != FD_ELASTIC)
+    if (how->kind != FD_ELASTIC)
         return;
-    size_t fields = fields_of(by->how);
+    size_t fields = fields_of(how);
     by->ys = tables + (fields - 1) * count;
     /* One is below the other, and blurred into it. */
-    draw_field(tables, fields * count, value[3] != 0.0, &state);
-    smooth_field(tables, by->width, (int32_t)fields * by->height, value, tables + fields * count);
+    draw_field(tables, fields * count, how->elastic.is_uniform != 0.0, &state);
+    smooth_field(tables, by->width, (int32_t)fields * by->height, how, tables + fields * count);
 }
 
-int fd_remap(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
-    const int32_t mode = how->kind == FD_PERSPECTIVE ? FD_PAD_CONSTANT : (int32_t)how->value[7];
+int fd_remap(fd_canvas *canvas, const fd_operation *how) {
+    const int32_t mode = how->kind == FD_PERSPECTIVE ? FD_PAD_CONSTANT
+                                                     : (int32_t)how->outside.padding;
     const float farthest = 1e8F;
     bending by = {.how = how, .width = canvas->width, .height = canvas->height};
     uint8_t *out = canvas->other;
 
-    if (how->kind == FD_GRID && how->value[0] > fmin(canvas->width, canvas->height))
+    if (how->kind == FD_GRID && how->grid.steps > fmin(canvas->width, canvas->height))
         return FD_ARGUMENT;
-    float *across = fd_room_for(room, floats_for(canvas, how) * sizeof *across);
+    float *across = fd_room_for(&canvas->scratch, floats_for(canvas, how) * sizeof *across);
     if (across == NULL)
         return FD_NO_MEMORY;
     float *down = across + canvas->width;

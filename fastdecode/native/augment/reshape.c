@@ -10,44 +10,45 @@ static int is_whole(double number, double least, double most) {
     return number >= least && number <= most && number == rint(number);
 }
 
-/* Whether a box of whole pixels lies in an image; it may be empty. */
-static int is_inside(const double *box, double width, double height) {
-    return is_whole(box[0], 0, width) && is_whole(box[1], 0, height) &&
-           is_whole(box[2], 0, width - box[0]) && is_whole(box[3], 0, height - box[1]);
+/* Whether the box of an operation lies in an image; it may be empty. */
+static int is_inside(const fd_operation *of, double width, double height) {
+    return is_whole(of->box.left, 0, width) && is_whole(of->box.top, 0, height) &&
+           is_whole(of->box.width, 0, width - of->box.left) &&
+           is_whole(of->box.height, 0, height - of->box.top);
 }
 
 int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height) {
-    const double *value = operation->value;
     double across = *width, down = *height;
 
-    if (operation->kind == FD_ROTATE && value[1] != 0.0) {
+    if (operation->kind == FD_ROTATE && operation->rotate.grows != 0.0) {
         if (*width > LARGEST_SIDE || *height > LARGEST_SIDE ||
-            !(fabs(value[0]) < FD_LARGEST_NUMBER) || /* NaN, too */
-            !(fabs(value[2]) < FD_LARGEST_NUMBER) || !(fabs(value[3]) < FD_LARGEST_NUMBER))
+            !(fabs(operation->rotate.degrees) < FD_LARGEST_NUMBER) || /* NaN, too */
+            !(fabs(operation->rotate.right) < FD_LARGEST_NUMBER) ||
+            !(fabs(operation->rotate.down) < FD_LARGEST_NUMBER))
             return 0;
-        fd_turned_size(value, width, height);
+        fd_turned_size(operation, width, height);
         across = *width;
         down = *height;
     } else if (operation->kind == FD_RESIZE) {
-        int grows = value[0] > across || value[1] > down;
-        int shrinks = value[0] < across || value[1] < down;
+        int grows = operation->resize.width > across || operation->resize.height > down;
+        int shrinks = operation->resize.width < across || operation->resize.height < down;
         if (operation->filter == FD_FILTER_AREA && grows && shrinks)
             return 0; /* OpenCV then interpolates in yet another way */
-        across = value[0];
-        down = value[1];
+        across = operation->resize.width;
+        down = operation->resize.height;
     } else if (operation->kind == FD_FILL) {
-        return is_inside(value, across, down);
+        return is_inside(operation, across, down);
     } else if (operation->kind == FD_CROP) {
-        if (!is_inside(value, across, down) || value[2] < 1 || value[3] < 1)
+        if (!is_inside(operation, across, down))
             return 0;
-        across = value[2];
-        down = value[3];
+        across = operation->box.width;
+        down = operation->box.height;
     } else if (operation->kind == FD_PAD) {
         for (int i = 0; i < 4; i++)
-            if (!is_whole(value[i], 0, LARGEST_SIDE))
+            if (!is_whole(operation->value[i], 0, LARGEST_SIDE))
                 return 0;
-        across += value[0] + value[2];
-        down += value[1] + value[3];
+        across += operation->pad.left + operation->pad.right;
+        down += operation->pad.top + operation->pad.bottom;
     }
     if (!is_whole(across, 1, MOST) || !is_whole(down, 1, MOST))
         return 0;
@@ -56,14 +57,15 @@ int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height
     return 1;
 }
 
-void fd_crop(fd_canvas *canvas, const fd_operation *how) {
+int fd_crop(fd_canvas *canvas, const fd_operation *how) {
     size_t stride = 4 * (size_t)canvas->width, row = 4 * (size_t)canvas->out_width;
-    const uint8_t *from = canvas->pixels + stride * (size_t)how->value[1] +
-                          4 * (size_t)how->value[0];
+    const uint8_t *from = canvas->pixels + stride * (size_t)how->box.top +
+                          4 * (size_t)how->box.left;
 
     for (size_t y = 0; y < (size_t)canvas->out_height; y++)
         memcpy(canvas->other + row * y, from + stride * y, row);
     fd_canvas_become(canvas);
+    return FD_OK;
 }
 
 /* ---- padding ---- */
@@ -81,13 +83,13 @@ int32_t fd_padded(int32_t at, int32_t count, int32_t mode) {
     return at < count ? at : mode == FD_PAD_REFLECT ? period - at : period - 1 - at;
 }
 
-void fd_pad(fd_canvas *canvas, const fd_operation *how) {
-    int32_t left = (int32_t)how->value[0], top = (int32_t)how->value[1], mode = how->filter;
+int fd_pad(fd_canvas *canvas, const fd_operation *how) {
+    int32_t left = (int32_t)how->pad.left, top = (int32_t)how->pad.top, mode = how->filter;
     int32_t width = canvas->width, across = canvas->out_width;
     uint8_t *out = canvas->other;
 
     if (across == width && canvas->out_height == canvas->height)
-        return;
+        return FD_OK;
     for (int32_t y = 0; y < canvas->out_height; y++, out += 4 * (size_t)across) {
         int32_t row = fd_padded(y - top, canvas->height, mode);
         const uint8_t *from = row < 0 ? NULL : canvas->pixels + 4 * (size_t)row * (size_t)width;
@@ -102,6 +104,7 @@ void fd_pad(fd_canvas *canvas, const fd_operation *how) {
         }
     }
     fd_canvas_become(canvas);
+    return FD_OK;
 }
 
 /* ---- resizing ---- */
@@ -130,9 +133,9 @@ static void pick(fd_canvas *canvas, const int32_t *columns, const int32_t *rows)
     fd_canvas_become(canvas);
 }
 
-static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
+static int scale_nearest(fd_canvas *canvas, const fd_operation *how) {
     int32_t width = canvas->out_width, height = canvas->out_height;
-    int32_t *columns = fd_room_for(room, (size_t)(width + height) * sizeof *columns);
+    int32_t *columns = fd_room_for(&canvas->scratch, (size_t)(width + height) * sizeof *columns);
 
     if (columns == NULL)
         return FD_NO_MEMORY;
@@ -148,20 +151,20 @@ static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *ro
     return FD_OK;
 }
 
-int fd_downscale(fd_canvas *canvas, double scale, fd_room *room) {
+int fd_downscale(fd_canvas *canvas, const fd_operation *how) {
     const int32_t sides[2] = {canvas->width, canvas->height};
-    int32_t *sources = fd_room_for(room, (size_t)(sides[0] + sides[1]) * sizeof *sources), *at;
+    size_t count = (size_t)(sides[0] + sides[1]);
+    int32_t *sources = fd_room_for(&canvas->scratch, count * sizeof *sources), *at = sources;
 
     if (sources == NULL)
         return FD_NO_MEMORY;
-    at = sources;
     for (int axis = 0; axis < 2; axis++, at += sides[0]) { /* across, down */
-        int32_t small = (int32_t)rint(sides[axis] * scale), limit = sides[axis] - 1;
+        int32_t small = (int32_t)rint(sides[axis] * how->scale), limit = sides[axis] - 1;
         if (small < 1)
             return FD_ARGUMENT;
         find_beginnings(at, sides[axis], small, FD_OPENCV);
         for (int32_t i = 0; i < sides[axis]; i++) {
-            double place = floor(at[i] * (1.0 / scale));
+            double place = floor(at[i] * (1.0 / how->scale));
             at[i] = place < limit ? (int32_t)place : limit;
         }
     }
@@ -169,13 +172,13 @@ int fd_downscale(fd_canvas *canvas, double scale, fd_room *room) {
     return FD_OK;
 }
 
-int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how, fd_room *room) {
+int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how) {
     int32_t width = canvas->width, height = canvas->height;
 
     if (canvas->out_width == width && canvas->out_height == height)
         return FD_OK;
     if (how->filter == FD_FILTER_NEAREST)
-        return scale_nearest(canvas, how, room);
+        return scale_nearest(canvas, how);
     const fd_resize resize = {.right = width,
                               .bottom = height,
                               .in_right = width,

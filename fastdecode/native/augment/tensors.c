@@ -34,11 +34,17 @@ INLINE void mix_with_grey_body(uint8_t *restrict pixels, size_t count, float fac
 VARIANTS(mix_with_grey, mix_with_grey_body,
          (uint8_t *pixels, size_t count, float factor, float rest), (pixels, count, factor, rest))
 
-void fd_tensor_saturate(uint8_t *pixels, size_t count, double factor) {
-    mix_with_grey(pixels, count, (float)factor, (float)(1.0 - factor));
+int fd_tensor_saturate(fd_canvas *canvas, const fd_operation *how) {
+    mix_with_grey(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount,
+                  (float)(1.0 - how->colour.amount));
+    return FD_OK;
 }
 
-void fd_tensor_grey(uint8_t *pixels, size_t count) { mix_with_grey(pixels, count, 0.0f, 1.0f); }
+int fd_tensor_grey(fd_canvas *canvas, const fd_operation *how) {
+    (void)how;
+    mix_with_grey(canvas->pixels, fd_count_pixels(canvas), 0.0f, 1.0f);
+    return FD_OK;
+}
 
 INLINE void sum_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *total) {
     for (size_t i = 0; i < count; i++)
@@ -56,12 +62,15 @@ INLINE void mix_with_level_body(uint8_t *restrict pixels, size_t count, float fa
 VARIANTS(mix_with_level, mix_with_level_body,
          (uint8_t *pixels, size_t count, float factor, float level), (pixels, count, factor, level))
 
-void fd_tensor_contrast(uint8_t *pixels, size_t count, double factor) {
+int fd_tensor_contrast(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
     uint64_t total = 0;
 
-    sum_luminance(pixels, count, &total);
+    sum_luminance(canvas->pixels, count, &total);
     float mean = (float)((double)total / (double)count);
-    mix_with_level(pixels, count, (float)factor, (float)(1.0 - factor) * mean);
+    mix_with_level(canvas->pixels, count, (float)how->colour.amount,
+                   (float)(1.0 - how->colour.amount) * mean);
+    return FD_OK;
 }
 
 /* ---- hue ---- */
@@ -118,8 +127,9 @@ INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
 VARIANTS(shift_hue, shift_body, (uint8_t *pixels, size_t count, float shift),
          (pixels, count, shift))
 
-void fd_tensor_hue(uint8_t *pixels, size_t count, double shift) {
-    shift_hue(pixels, count, (float)shift);
+int fd_tensor_hue(fd_canvas *canvas, const fd_operation *how) {
+    shift_hue(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount);
+    return FD_OK;
 }
 
 /* ---- warps ---- */
@@ -203,7 +213,7 @@ static void write_at_border(uint8_t *out, const fd_canvas *canvas, const double 
     write_bilinear(out, canvas, place_of(m, x, y), how->fill);
 }
 
-void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], const fd_operation *how) {
+void fd_tensor_warp(fd_canvas *canvas, const double matrix[8], const fd_operation *how) {
     int is_nearest = how->filter == FD_NEAREST;
     uint8_t outside[4] = {0};
 

@@ -101,10 +101,9 @@ void fd_find_sources(int32_t *sources, int32_t count, double start, double step,
 }
 
 /* Without rotation and shear. */
-static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fill[4],
-                         fd_room *room) {
+static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {
     int32_t width = canvas->width, height = canvas->height;
-    int32_t *sources = fd_room_for(room, (size_t)(width + height) * sizeof *sources);
+    int32_t *sources = fd_room_for(&canvas->scratch, (size_t)(width + height) * sizeof *sources);
 
     if (sources == NULL)
         return FD_NO_MEMORY;
@@ -274,7 +273,7 @@ static int is_small(const fd_canvas *canvas) {
     return canvas->width <= LARGEST_SIDE && canvas->height <= LARGEST_SIDE;
 }
 
-int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room) {
+static int warp_by(fd_canvas *canvas, const double matrix[6], const fd_operation *how) {
     const uint8_t *fill = how->fill;
     double m[FD_VALUES] = {0.0};
     int grows = canvas->out_width != canvas->width || canvas->out_height != canvas->height;
@@ -294,7 +293,7 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
     if (how->filter != FD_NEAREST && (grows || !moves_whole_pixels(matrix)))
         fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, fill);
     else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows && !moves_whole_pixels(matrix))
-        status = warp_straight(canvas, matrix, fill, room);
+        status = warp_straight(canvas, matrix, fill);
     else
         warp_fixed(canvas, matrix, fill);
     if (status == FD_OK)
@@ -302,10 +301,14 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
     return status;
 }
 
+int fd_warp(fd_canvas *canvas, const fd_operation *how) {
+    return warp_by(canvas, how->matrix, how);
+}
+
 /* ---- perspective ---- */
 
 int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
-    const double *m = how->value;
+    const double *m = how->matrix;
     uint8_t *out = canvas->other;
 
     if (!is_small(canvas))
@@ -376,17 +379,17 @@ static void set_rotation(double m[6], double angle, double x, double y) {
     m[5] = m[3] * -x + m[4] * -y + y;
 }
 
-void fd_turned_size(const double *value, int32_t *width, int32_t *height) {
-    double angle = angle_of(value[0]), w = *width, h = *height, m[6];
+void fd_turned_size(const fd_operation *how, int32_t *width, int32_t *height) {
+    double angle = angle_of(how->rotate.degrees), w = *width, h = *height, m[6];
     const double corners[4][2] = {{0, 0}, {w, 0}, {w, h}, {0, h}};
     double left = HUGE_VAL, right = -HUGE_VAL, top = HUGE_VAL, bottom = -HUGE_VAL;
 
-    if (fmod(angle, 90.0) == 0.0 && value[1] != 2.0) {
+    if (fmod(angle, 90.0) == 0.0 && how->rotate.grows != 2.0) {
         *width = (int32_t)(fmod(angle, 180.0) == 0.0 ? w : h);
         *height = (int32_t)(fmod(angle, 180.0) == 0.0 ? h : w);
         return;
     }
-    set_rotation(m, angle, w / 2.0 + value[2], h / 2.0 + value[3]);
+    set_rotation(m, angle, w / 2.0 + how->rotate.right, h / 2.0 + how->rotate.down);
     for (int i = 0; i < 4; i++) {
         double x = m[0] * corners[i][0] + m[1] * corners[i][1] + m[2];
         double y = m[3] * corners[i][0] + m[4] * corners[i][1] + m[5];
@@ -399,14 +402,14 @@ void fd_turned_size(const double *value, int32_t *width, int32_t *height) {
     *height = (int32_t)(ceil(bottom) - floor(top));
 }
 
-int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room) {
-    int turns = canvas->width == canvas->height || how->value[1] != 0.0;
-    double angle = angle_of(degrees), m[6];
-    double right_by = how->value[2], down_by = how->value[3];
+int fd_rotate(fd_canvas *canvas, const fd_operation *how) {
+    int turns = canvas->width == canvas->height || how->rotate.grows != 0.0;
+    double angle = angle_of(how->rotate.degrees), m[6];
+    double right_by = how->rotate.right, down_by = how->rotate.down;
 
-    if (angle == 0.0 && how->value[1] != 2.0)
+    if (angle == 0.0 && how->rotate.grows != 2.0)
         return FD_OK;
-    if (right_by == 0.0 && down_by == 0.0 && how->value[1] != 2.0 &&
+    if (right_by == 0.0 && down_by == 0.0 && how->rotate.grows != 2.0 &&
         (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0)))) {
         turn(canvas, (int)(angle / 90.0));
         return FD_OK;
@@ -416,19 +419,21 @@ int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_roo
     double y = -(canvas->out_height - canvas->height) / 2.0, right = m[2], below = m[5];
     m[2] = m[0] * x + m[1] * y + right;
     m[5] = m[3] * x + m[4] * y + below;
-    return fd_warp(canvas, m, how, room);
+    return warp_by(canvas, m, how);
 }
 
 /* ---- turning, moving, scaling and shearing ---- */
 
 /* albumentations': about the centre, first scale, then turn counter-clockwise, shear, and move. */
-static int set_affine(double m[6], const double *value, double x, double y) {
-    const double degree = PI / 180.0;
-    double turn = value[0] * degree, c = cos(turn), s = sin(turn);
-    double shear_x = tan(value[4] * degree), shear_y = tan(value[5] * degree);
-    double a = (c - shear_x * s) * value[3], b = (s + shear_x * c) * value[6];
-    double d = (shear_y * c - s) * value[3], e = (shear_y * s + c) * value[6];
-    double whole = a * e - b * d, right = -x - value[1], below = -y - value[2];
+static int set_opencv_affine(double m[6], const fd_operation *how, double x, double y) {
+    const double degree = PI / 180.0, wider = how->opencv_affine.scale_across;
+    const double higher = how->opencv_affine.scale_down;
+    double turn = how->opencv_affine.degrees * degree, c = cos(turn), s = sin(turn);
+    double shear_x = tan(how->opencv_affine.shear_across * degree);
+    double shear_y = tan(how->opencv_affine.shear_down * degree);
+    double a = (c - shear_x * s) * wider, b = (s + shear_x * c) * higher;
+    double d = (shear_y * c - s) * wider, e = (shear_y * s + c) * higher, whole = a * e - b * d;
+    double right = -x - how->opencv_affine.right, below = -y - how->opencv_affine.down;
 
     m[0] = e / whole;
     m[1] = -b / whole;
@@ -440,10 +445,13 @@ static int set_affine(double m[6], const double *value, double x, double y) {
 }
 
 /* torchvision's: the matrix of its documentation, inverted, in the order of operations of its v2. */
-static int set_torchvision_affine(double m[6], const double *value, double x, double y) {
-    const double degree = PI / 180.0;
-    double turn = value[0] * degree, shear_x = tan(value[4] * degree), shear_y = value[5] * degree;
-    double right = x + value[1], below = y + value[2], scale = value[3];
+static int set_affine(double m[6], const fd_operation *how, double x, double y) {
+    const double degree = PI / 180.0, scale = how->affine.scale;
+    double turn = how->affine.degrees * degree, shear_y = how->affine.shear_down * degree;
+    double shear_x = tan(how->affine.shear_across * degree);
+    x += how->affine.centre_right;
+    y += how->affine.centre_down;
+    double right = x + how->affine.right, below = y + how->affine.down;
     double a = cos(turn - shear_y) / cos(shear_y), c = sin(turn - shear_y) / cos(shear_y);
 
     m[0] = (cos(turn) - c * shear_x) / scale;
@@ -455,14 +463,12 @@ static int set_torchvision_affine(double m[6], const double *value, double x, do
     return scale > 0.0;
 }
 
-int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
+int fd_affine(fd_canvas *canvas, const fd_operation *how) {
     double m[6], x = canvas->width * 0.5, y = canvas->height * 0.5;
-    const double *value = how->value;
-    int is_good = how->library == FD_OPENCV
-                      ? set_affine(m, value, x, y)
-                      : set_torchvision_affine(m, value, x + value[6], y + value[7]);
+    int is_good = how->library == FD_OPENCV ? set_opencv_affine(m, how, x, y)
+                                            : set_affine(m, how, x, y);
 
     for (int i = 0; i < 6; i++)
         is_good &= fabs(m[i]) < FD_LARGEST_NUMBER;
-    return is_good ? fd_warp(canvas, m, how, room) : FD_ARGUMENT;
+    return is_good ? warp_by(canvas, m, how) : FD_ARGUMENT;
 }

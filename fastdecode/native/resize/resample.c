@@ -381,10 +381,9 @@ int fd_resample(fd_resampler *resampler, const uint8_t *rgbx, int32_t width,
 
 /* Whether the box of an erasure lies inside the result. */
 static int box_is_inside(const fd_operation *erasure, int32_t width, int32_t height) {
-    const double *box = erasure->value;
-
-    return box[0] >= 0 && box[1] >= 0 && box[2] >= 0 && box[3] >= 0 && box[0] + box[2] <= width &&
-           box[1] + box[3] <= height;
+    return erasure->box.left >= 0 && erasure->box.top >= 0 && erasure->box.width >= 0 &&
+           erasure->box.height >= 0 && erasure->box.left + erasure->box.width <= width &&
+           erasure->box.top + erasure->box.height <= height;
 }
 
 int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count) {
