@@ -457,59 +457,6 @@ static int run(fd_augmenter *augmenter, const fd_operation *how) {
     return own == NULL ? FD_ARGUMENT : own(canvas, how);
 }
 
-int fd_is_good(const fd_operation *operation) {
-    const double *value = operation->value;
-    double size = value[0];
-
-    for (int i = 0; i < FD_VALUES; i++)
-        if (!(fabs(value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
-            return 0;
-    if (operation->library == FD_FLOATS) {
-        int is_known = (operation->kind >= FD_BRIGHTNESS && operation->kind <= FD_HUE) ||
-                       operation->kind == FD_GREY || operation->kind == FD_INVERT;
-        return is_known && fmin(fmin(value[1], value[2]), value[3]) > 0 &&
-               (operation->kind != FD_HUE || fabs(size) <= 0.5);
-    }
-    if (operation->kind == FD_POSTERIZE)
-        return size >= 0 && size <= 8;
-    if (operation->kind == FD_SOLARIZE_ADD)
-        return size >= 0 && size <= 255;
-    if (operation->kind == FD_PERMUTE)
-        return fmin(fmin(size, value[1]), value[2]) >= 0 &&
-               fmax(fmax(size, value[1]), value[2]) < 3;
-    if (operation->kind == FD_BLUR)
-        return ((size >= 1 && size <= 255 && (int)size % 2) || (size == 0 && value[1] < 36)) &&
-               (value[3] == 0 || (value[3] >= 1 && value[3] <= 255 && (int)value[3] % 2)) &&
-               value[1] > 0 && value[2] > 0;
-    if (operation->kind == FD_MEAN_BLUR)
-        return size >= 3 && size <= 63 && (int)size % 2;
-    if (operation->kind == FD_MEDIAN)
-        return size >= 3 && size <= 15 && (int)size % 2;
-    if (operation->kind == FD_DOWNSCALE)
-        return size > 0 && size <= 1;
-    if (operation->kind == FD_GRID && !(size >= 1 && size <= FD_MOST_CELLS))
-        return 0;
-    if (operation->kind == FD_ELASTIC && !(value[1] > 0 && value[4] >= 0 && value[4] <= 4000))
-        return 0;
-    if (operation->kind == FD_CLAHE)
-        return size >= 0 && fmin(value[1], value[2]) >= 1 && fmax(value[1], value[2]) <= 64;
-    if (operation->kind == FD_BOX_BLUR)
-        return size >= 0 && size <= 1000;
-    if (operation->kind == FD_HUE)
-        return size >= -0.5 && size <= 0.5;
-    if (operation->kind == FD_RESIZE)
-        return operation->filter >= FD_FILTER_OWN && operation->filter <= FD_FILTER_NEAREST;
-    if (operation->kind == FD_PAD || operation->kind == FD_CROP)
-        return operation->filter >= FD_PAD_CONSTANT && operation->filter <= FD_PAD_SYMMETRIC;
-    if (operation->kind == FD_WARP || operation->kind == FD_AFFINE || operation->kind == FD_LENS ||
-        operation->kind == FD_GRID || operation->kind == FD_ELASTIC)
-        if (operation->library == FD_OPENCV &&
-            !(value[7] >= FD_PAD_CONSTANT && value[7] <= FD_PAD_SYMMETRIC))
-            return 0;
-    return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC &&
-           (operation->library == FD_PILLOW || operation->filter != FD_BICUBIC);
-}
-
 int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels) {
     size_t size = 4 * (size_t)width * (size_t)height + FD_PADDING;
 

@@ -71,8 +71,11 @@ void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256
 /* Replace each value by the entry of its channel's table. */
 void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]);
 
-/* Whether the numbers are in the range of the operation. */
+/* ---- limits.c ---- */
+
+/* Whether the numbers are in the limits of the operation, or of the step, whose kind exists. */
 int fd_is_good(const fd_operation *operation);
+int fd_is_good_step(const fd_step *step);
 
 /* ---- reshape.c ---- */
 

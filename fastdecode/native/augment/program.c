@@ -554,88 +554,48 @@ static int add_perspective(drawing *to, const fd_step *step) {
     return add(to, &operation);
 }
 
-static int draw_step(drawing *to, const fd_step *step) {
-    if (step->probability < 1.0 && fd_draw_share(to->state) >= step->probability)
-        return FD_OK;
-    switch (step->kind) {
-    case FD_OPERATION:
-        return add_operation(to, step);
-    case FD_SEQUENCE:
-        return draw_steps(to, step + 1, step->inner);
-    case FD_SHUFFLE:
-        return draw_shuffled(to, step);
-    case FD_CHOICE:
-        return draw_choice(to, step);
-    case FD_MIX:
-        return draw_mix(to, step);
-    case FD_ERASURE:
-        return add_erasure(to, step);
-    case FD_SCALE:
-        return add_scale(to, step);
-    case FD_BOX:
-        return add_box(to, step);
-    case FD_SCALE_BY:
-        return add_scale_by(to, step);
-    case FD_RANDOM_CROP:
-        return add_random_crop(to, step);
-    case FD_CENTRAL_CROP:
-        return add_central_crop(to, step);
-    case FD_FIT:
-        return add_fit(to, step);
-    case FD_PAD_TO:
-        return add_padding(to, step);
-    case FD_MULTIPLES:
-        return add_multiples(to, step);
-    case FD_HOLE:
-        return add_hole(to, step);
-    case FD_PERSPECTIVE_CHANGE:
-        return add_perspective(to, step);
-    default:
-        return FD_ARGUMENT;
-    }
+static int draw_sequence(drawing *to, const fd_step *step) {
+    return draw_steps(to, step + 1, step->inner);
 }
+
+/* What draws a step of each kind. */
+static int (*const DRAW[])(drawing *to, const fd_step *step) = {
+    [FD_OPERATION] = add_operation,
+    [FD_SEQUENCE] = draw_sequence,
+    [FD_SHUFFLE] = draw_shuffled,
+    [FD_CHOICE] = draw_choice,
+    [FD_MIX] = draw_mix,
+    [FD_ERASURE] = add_erasure,
+    [FD_SCALE] = add_scale,
+    [FD_BOX] = add_box,
+    [FD_SCALE_BY] = add_scale_by,
+    [FD_RANDOM_CROP] = add_random_crop,
+    [FD_CENTRAL_CROP] = add_central_crop,
+    [FD_FIT] = add_fit,
+    [FD_PAD_TO] = add_padding,
+    [FD_MULTIPLES] = add_multiples,
+    [FD_HOLE] = add_hole,
+    [FD_PERSPECTIVE_CHANGE] = add_perspective,
+};
 
 /* Draw steps in order; `count` includes the steps inside them. */
 static int draw_steps(drawing *to, const fd_step *steps, int32_t count) {
     for (int32_t i = 0; i < count; i += 1 + steps[i].inner) {
-        int status = draw_step(to, &steps[i]);
+        const fd_step *step = &steps[i];
+        if (step->probability < 1.0 && fd_draw_share(to->state) >= step->probability)
+            continue;
+        int status = DRAW[step->kind](to, step);
         if (status != FD_OK)
             return status;
     }
     return FD_OK;
 }
 
-/* Whether all values of a step exist, and its sizes can be converted to integers. */
-static int is_good(const fd_step *step) {
-    for (int32_t i = 0; i < step->drawn_count; i++)
-        if (step->drawn[i].at < 0 || step->drawn[i].at >= FD_VALUES ||
-            step->drawn[i].copied >= FD_VALUES)
-            return 0;
-    switch (step->kind) {
-    case FD_OPERATION:
-    case FD_SEQUENCE:
-    case FD_SHUFFLE:
-    case FD_CHOICE:
-    case FD_MIX:
-    case FD_ERASURE:
-        return 1; /* without sizes */
-    case FD_PERSPECTIVE_CHANGE:
-        return step->operation.reach >= 0 && step->operation.reach <= 1;
-    default:
-        break;
-    }
-    for (int i = 0; i < FD_VALUES; i++)
-        if (!(step->operation.value[i] >= -(step->kind == FD_PAD_TO) &&
-              step->operation.value[i] < FD_LARGEST_NUMBER))
-            return 0;
-    return 1;
-}
-
 /* Whether the steps form a tree: no step reaches beyond the one that it is in. */
 static int is_tree(const fd_step *steps, int32_t count) {
     for (int32_t i = 0; i < count; i += 1 + steps[i].inner) {
         const fd_step *step = &steps[i];
-        if (step->inner < 0 || step->inner >= count - i || !is_good(step))
+        if (step->inner < 0 || step->inner >= count - i || !fd_is_good_step(step))
             return 0;
         if (!is_tree(step + 1, step->inner))
             return 0;
