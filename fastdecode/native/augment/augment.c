@@ -30,28 +30,24 @@ INLINE void save_mix(uint8_t *pixels, size_t i, uint32_t from, uint32_t to, floa
                   mix((int32_t)(from >> 16 & 255), (int32_t)(to >> 16 & 255), factor));
 }
 
-INLINE void mix_level_body(uint8_t *restrict pixels, size_t count, uint32_t level, float factor) {
+VARIANTS(mix_level, (uint8_t *restrict pixels, size_t count, uint32_t level, float factor),
+         (pixels, count, level, factor)) {
     for (size_t i = 0; i < count; i++)
         save_mix(pixels, i, level * 0x010101, fd_load_pixel(pixels, i), factor);
 }
-
-VARIANTS(mix_level, mix_level_body, (uint8_t *pixels, size_t count, uint32_t level, float factor),
-         (pixels, count, level, factor))
 
 static int brighten(fd_canvas *canvas, const fd_operation *how) {
     mix_level(canvas->pixels, fd_count_pixels(canvas), 0, (float)how->colour.amount);
     return FD_OK;
 }
 
-INLINE void mix_rows_body(uint8_t *restrict out, const uint8_t *restrict from,
-                          const uint8_t *restrict to, size_t count, float factor) {
+VARIANTS(mix_rows,
+         (uint8_t *restrict out, const uint8_t *restrict from, const uint8_t *restrict to,
+          size_t count, float factor),
+         (out, from, to, count, factor)) {
     for (size_t i = 0; i < count; i++)
         save_mix(out, i, fd_load_pixel(from, i), fd_load_pixel(to, i), factor);
 }
-
-VARIANTS(mix_rows, mix_rows_body,
-         (uint8_t *out, const uint8_t *from, const uint8_t *to, size_t count, float factor),
-         (out, from, to, count, factor))
 
 /* ---- luminance ---- */
 
@@ -63,7 +59,8 @@ INLINE uint32_t luminance(uint32_t pixel) {
 }
 
 /* The caller clears `sum`. Blocks keep the 32-bit sums of a block from overflowing. */
-INLINE void add_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *sum) {
+VARIANTS(add_luminance, (const uint8_t *restrict pixels, size_t count, uint64_t *sum),
+         (pixels, count, sum)) {
     enum { BLOCK = 1 << 16 };
 
     for (size_t from = 0; from < count; from += BLOCK) {
@@ -75,32 +72,25 @@ INLINE void add_luminance_body(const uint8_t *restrict pixels, size_t count, uin
     }
 }
 
-VARIANTS(add_luminance, add_luminance_body, (const uint8_t *pixels, size_t count, uint64_t *sum),
-         (pixels, count, sum))
-
-INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor) {
+VARIANTS(saturate_by, (uint8_t *restrict pixels, size_t count, float factor),
+         (pixels, count, factor)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         save_mix(pixels, i, luminance(pixel) * 0x010101, pixel, factor);
     }
 }
 
-VARIANTS(saturate_by, saturate_body, (uint8_t *pixels, size_t count, float factor),
-         (pixels, count, factor))
-
 static int saturate(fd_canvas *canvas, const fd_operation *how) {
     saturate_by(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount);
     return FD_OK;
 }
 
-INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
+VARIANTS(make_grey, (uint8_t *restrict pixels, size_t count), (pixels, count)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t grey = luminance(fd_load_pixel(pixels, i));
         fd_save_pixel(pixels, i, grey, grey, grey);
     }
 }
-
-VARIANTS(make_grey, make_grey_body, (uint8_t *pixels, size_t count), (pixels, count))
 
 static int grey(fd_canvas *canvas, const fd_operation *how) {
     (void)how;
@@ -122,8 +112,10 @@ static int change_contrast(fd_canvas *canvas, const fd_operation *how) {
 
 /* Apply ImageFilter.SMOOTH to a row: the weights are 1, that of the centre is 5, and their sum is 13.
  * 5042 / 2^16 divides exactly by 13 up to 255 * 13 + 6. `sums` has room for a row. */
-INLINE void smooth_row_body(uint8_t *restrict out, const uint8_t *restrict row, size_t stride,
-                            uint16_t *restrict sums) {
+VARIANTS(smooth_row,
+         (uint8_t *restrict out, const uint8_t *restrict row, size_t stride,
+          uint16_t *restrict sums),
+         (out, row, stride, sums)) {
     const uint8_t *above = row - stride, *below = row + stride;
 
     for (size_t i = 0; i < stride; i++)
@@ -135,10 +127,6 @@ INLINE void smooth_row_body(uint8_t *restrict out, const uint8_t *restrict row, 
     memcpy(out, row, 4);
     memcpy(out + stride - 4, row + stride - 4, 4);
 }
-
-VARIANTS(smooth_row, smooth_row_body,
-         (uint8_t *out, const uint8_t *row, size_t stride, uint16_t *sums),
-         (out, row, stride, sums))
 
 static int sharpen(fd_canvas *canvas, const fd_operation *how) {
     size_t width = (size_t)canvas->width, stride = 4 * width;
@@ -162,15 +150,13 @@ static int sharpen(fd_canvas *canvas, const fd_operation *how) {
 
 /* ---- one value to another ---- */
 
-INLINE void invert_from_body(uint8_t *restrict bytes, size_t count, uint8_t threshold) {
+VARIANTS(invert_from, (uint8_t *restrict bytes, size_t count, uint8_t threshold),
+         (bytes, count, threshold)) {
     for (size_t i = 0; i < count; i++) {
         uint8_t turned = (uint8_t)~bytes[i];
         bytes[i] = bytes[i] >= threshold ? turned : bytes[i];
     }
 }
-
-VARIANTS(invert_from, invert_from_body, (uint8_t *bytes, size_t count, uint8_t threshold),
-         (bytes, count, threshold))
 
 static int invert(fd_canvas *canvas, const fd_operation *how) {
     (void)how;
@@ -187,27 +173,22 @@ static int solarize(fd_canvas *canvas, const fd_operation *how) {
 }
 
 /* timm's SolarizeAdd. */
-INLINE void lift_body(uint8_t *restrict bytes, size_t count, uint32_t more) {
+VARIANTS(lift_by, (uint8_t *restrict bytes, size_t count, uint32_t more), (bytes, count, more)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t lifted = bytes[i] + more;
         bytes[i] = (uint8_t)(bytes[i] >= 128 ? bytes[i] : lifted > 255 ? 255 : lifted);
     }
 }
 
-VARIANTS(lift_by, lift_body, (uint8_t *bytes, size_t count, uint32_t more), (bytes, count, more))
-
 static int lift(fd_canvas *canvas, const fd_operation *how) {
     lift_by(canvas->pixels, 4 * fd_count_pixels(canvas), (uint32_t)how->lift);
     return FD_OK;
 }
 
-INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) {
+VARIANTS(keep_bits, (uint8_t *restrict bytes, size_t count, uint8_t mask), (bytes, count, mask)) {
     for (size_t i = 0; i < count; i++)
         bytes[i] &= mask;
 }
-
-VARIANTS(keep_bits, keep_bits_body, (uint8_t *bytes, size_t count, uint8_t mask),
-         (bytes, count, mask))
 
 static int posterize(fd_canvas *canvas, const fd_operation *how) {
     keep_bits(canvas->pixels, 4 * fd_count_pixels(canvas), (uint8_t)(0xff00 >> (int)how->bits));
@@ -224,8 +205,8 @@ void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]) {
 
 /* ---- autocontrast and equalize ---- */
 
-INLINE void find_range_body(const uint8_t *restrict pixels, size_t count, uint8_t *low,
-                            uint8_t *high) {
+VARIANTS(find_range, (const uint8_t *restrict pixels, size_t count, uint8_t *low, uint8_t *high),
+         (pixels, count, low, high)) {
     enum { LANES = 64 };
     uint8_t least[LANES], most[LANES];
     size_t bytes = 4 * count, i = 0;
@@ -248,10 +229,6 @@ INLINE void find_range_body(const uint8_t *restrict pixels, size_t count, uint8_
     memcpy(low, least, 4);
     memcpy(high, most, 4);
 }
-
-VARIANTS(find_range, find_range_body,
-         (const uint8_t *pixels, size_t count, uint8_t *low, uint8_t *high),
-         (pixels, count, low, high))
 
 static int autocontrast(fd_canvas *canvas, const fd_operation *how) {
     uint8_t low[4], high[4], tables[3][256];
@@ -316,13 +293,11 @@ static int equalize(fd_canvas *canvas, const fd_operation *how) {
 
 /* ---- mirroring ---- */
 
-INLINE void mirror_row_body(uint8_t *restrict out, const uint8_t *restrict row, size_t width) {
+FD_VARIANTS(void, fd_mirror_row, (uint8_t *restrict out, const uint8_t *restrict row, size_t width),
+            (out, row, width)) {
     for (size_t x = 0; x < width; x++)
         memcpy(out + 4 * x, row + 4 * (width - 1 - x), 4);
 }
-
-FD_VARIANTS(void, , fd_mirror_row, mirror_row_body,
-            (uint8_t *out, const uint8_t *row, size_t width), (out, row, width))
 
 static int mirror(fd_canvas *canvas, const fd_operation *how) {
     size_t width = (size_t)canvas->width;
@@ -344,7 +319,8 @@ static int turn_over(fd_canvas *canvas, const fd_operation *how) {
     return FD_OK;
 }
 
-INLINE void permute_body(uint8_t *restrict pixels, size_t count, const double *restrict from) {
+VARIANTS(permute_as, (uint8_t *restrict pixels, size_t count, const double *restrict from),
+         (pixels, count, from)) {
     uint32_t shifts[3];
 
     for (int c = 0; c < 3; c++)
@@ -356,9 +332,6 @@ INLINE void permute_body(uint8_t *restrict pixels, size_t count, const double *r
             pixels[4 * i + (size_t)c] = (uint8_t)(pixel >> shifts[c]);
     }
 }
-
-VARIANTS(permute_as, permute_body, (uint8_t *pixels, size_t count, const double *from),
-         (pixels, count, from))
 
 static int permute(fd_canvas *canvas, const fd_operation *how) {
     permute_as(canvas->pixels, fd_count_pixels(canvas), how->channels);

@@ -11,10 +11,6 @@
 
 #include <string.h>
 
-/* A static function without a result, in both variants. */
-#define VARIANTS(name, body, parameters, arguments)                                                \
-    static FD_VARIANTS(void, , name, body, parameters, arguments)
-
 #define FD_LARGEST_NUMBER 1e6 /* of a value of an operation */
 
 /* An image and a second buffer, into which an operation may write its result. */

@@ -39,18 +39,16 @@ static int32_t mirrored(int32_t at, int32_t count) {
     return at < count ? at : 2 * (count - 1) - at;
 }
 
-INLINE void add_bytes_body(float *restrict sums, const uint8_t *restrict row, float weight,
-                           size_t count) {
+VARIANTS(add_bytes, (float *restrict sums, const uint8_t *restrict row, float weight, size_t count),
+         (sums, row, weight, count)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += weight * (float)row[i];
 }
 
-VARIANTS(add_bytes, add_bytes_body, (float *sums, const uint8_t *row, float weight, size_t count),
-         (sums, row, weight, count))
-
 /* Blur a row of sums across; `sums` has `reach` mirrored pixels at both ends. */
-INLINE void finish_row_body(uint8_t *restrict out, const float *restrict sums, const kernel *across,
-                            size_t count) {
+VARIANTS(finish_row,
+         (uint8_t *restrict out, const float *restrict sums, const kernel *across, size_t count),
+         (out, sums, across, count)) {
     enum { STEP = 32 };
     size_t taps = 2 * (size_t)across->reach + 1;
 
@@ -64,10 +62,6 @@ INLINE void finish_row_body(uint8_t *restrict out, const float *restrict sums, c
             out[from + i] = (uint8_t)(int32_t)rintf(total[i]);
     }
 }
-
-VARIANTS(finish_row, finish_row_body,
-         (uint8_t *out, const float *sums, const kernel *across, size_t count),
-         (out, sums, across, count))
 
 int fd_blur(fd_canvas *canvas, const fd_operation *how) {
     int32_t width = canvas->width, height = canvas->height;
@@ -133,8 +127,10 @@ static int32_t nearest(int32_t at, int32_t count) {
 }
 
 /* Make a row of the mean from the sums of the rows within reach, and move the sums down by one. */
-INLINE void mean_row_body(uint8_t *restrict out, uint32_t *restrict sums,
-                          const uint8_t *const *restrict rows, const box *by, size_t count) {
+VARIANTS(mean_row,
+         (uint8_t *restrict out, uint32_t *restrict sums, const uint8_t *const *restrict rows,
+          const box *by, size_t count),
+         (out, sums, rows, by, count)) {
     const uint8_t *above = rows[0], *first = rows[1], *below = rows[2];
 
     for (size_t i = 0; i < count; i++) {
@@ -144,10 +140,6 @@ INLINE void mean_row_body(uint8_t *restrict out, uint32_t *restrict sums,
         sums[i] += (uint32_t)below[i] - first[i];
     }
 }
-
-VARIANTS(mean_row, mean_row_body,
-         (uint8_t *out, uint32_t *sums, const uint8_t *const *rows, const box *by, size_t count),
-         (out, sums, rows, by, count))
 
 /* Replace each pixel by the mean of the box above and below it; beyond the edge are its pixels. */
 static void mean_down(fd_canvas *canvas, const box *by, uint32_t *sums) {

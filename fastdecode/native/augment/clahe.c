@@ -91,7 +91,8 @@ static void find_roots(run *root, const uint8_t *pixels, size_t count) {
     }
 }
 
-INLINE void write_lab_body(uint8_t *restrict pixels, const run *restrict root, size_t count) {
+VARIANTS(write_lab, (uint8_t *restrict pixels, const run *restrict root, size_t count),
+         (pixels, root, count)) {
     const int32_t middle = 128 << ROOT_BITS, offset = (16 * 255 * (1 << ROOT_BITS) + 50) / 100;
 
     for (size_t i = 0; i < count; i++) {
@@ -101,9 +102,6 @@ INLINE void write_lab_body(uint8_t *restrict pixels, const run *restrict root, s
                       fd_level(descaled(200 * (y - z) + middle, ROOT_BITS)));
     }
 }
-
-VARIANTS(write_lab, write_lab_body, (uint8_t *pixels, const run *root, size_t count),
-         (pixels, root, count))
 
 /* ---- and back ---- */
 
@@ -116,7 +114,8 @@ INLINE int32_t cube(int32_t root) {
 }
 
 /* Turn the light of the lightness, its root, and pixels of L*a*b* to places in `gammas`. */
-INLINE void find_places_body(run *restrict place, const uint8_t *restrict pixels, size_t count) {
+VARIANTS(find_places, (run *restrict place, const uint8_t *restrict pixels, size_t count),
+         (place, pixels, count)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         int32_t a = pixel >> 8 & 255, b = pixel >> 16 & 255;
@@ -131,9 +130,6 @@ INLINE void find_places_body(run *restrict place, const uint8_t *restrict pixels
         }
     }
 }
-
-VARIANTS(find_places, find_places_body, (run * place, const uint8_t *pixels, size_t count),
-         (place, pixels, count))
 
 static void write_rgb(uint8_t *pixels, size_t count) {
     run place;
@@ -237,21 +233,20 @@ static int32_t end_of(const axis *along, int32_t at, int32_t *before, int32_t *a
 }
 
 /* A byte of each of four tables. */
-INLINE void zip_body(uint32_t *restrict zipped, const uint8_t *restrict a,
-                     const uint8_t *restrict b, const uint8_t *restrict c,
-                     const uint8_t *restrict d) {
+VARIANTS(zip,
+         (uint32_t *restrict zipped, const uint8_t *restrict a, const uint8_t *restrict b,
+          const uint8_t *restrict c, const uint8_t *restrict d),
+         (zipped, a, b, c, d)) {
     for (int v = 0; v < LEVELS; v++)
         zipped[v] = a[v] | (uint32_t)b[v] << 8 | (uint32_t)c[v] << 16 | (uint32_t)d[v] << 24;
 }
 
-VARIANTS(zip, zip_body,
-         (uint32_t *zipped, const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d),
-         (zipped, a, b, c, d))
-
 INLINE float byte_of(uint32_t four, int which) { return (float)(int32_t)(four >> 8 * which & 255); }
 
-INLINE void blend_body(uint8_t *restrict pixels, const uint32_t *restrict found,
-                       const float *restrict across, float down, size_t count) {
+VARIANTS(blend,
+         (uint8_t *restrict pixels, const uint32_t *restrict found, const float *restrict across,
+          float down, size_t count),
+         (pixels, found, across, down, count)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i), four = found[i];
         float upper = byte_of(four, 0) * (1.0F - across[i]) + byte_of(four, 1) * across[i];
@@ -260,10 +255,6 @@ INLINE void blend_body(uint8_t *restrict pixels, const uint32_t *restrict found,
                       pixel >> 8 & 255, pixel >> 16 & 255);
     }
 }
-
-VARIANTS(blend, blend_body,
-         (uint8_t *pixels, const uint32_t *found, const float *across, float down, size_t count),
-         (pixels, found, across, down, count))
 
 static void change_row(uint8_t *pixels, const uint32_t *zipped, const float *across, float down,
                        int32_t count) {

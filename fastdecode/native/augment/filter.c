@@ -34,31 +34,23 @@ static uint8_t *padded(fd_canvas *canvas, int32_t reach, fd_padding mode, size_t
 
 /* ---- the mean of neighbours ---- */
 
-INLINE void add_row_body(int32_t *restrict sums, const uint8_t *restrict row, int32_t sign,
-                         size_t count) {
+VARIANTS(add_row, (int32_t *restrict sums, const uint8_t *restrict row, int32_t sign, size_t count),
+         (sums, row, sign, count)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += sign * row[i];
 }
 
-VARIANTS(add_row, add_row_body, (int32_t *sums, const uint8_t *row, int32_t sign, size_t count),
-         (sums, row, sign, count))
-
-INLINE void add_sums_body(int32_t *restrict sums, const int32_t *restrict more, size_t count) {
+VARIANTS(add_sums, (int32_t *restrict sums, const int32_t *restrict more, size_t count),
+         (sums, more, count)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += more[i];
 }
 
-VARIANTS(add_sums, add_sums_body, (int32_t *sums, const int32_t *more, size_t count),
-         (sums, more, count))
-
-INLINE void mean_body(uint8_t *restrict out, const int32_t *restrict sums, float share,
-                      size_t count) {
+VARIANTS(mean, (uint8_t *restrict out, const int32_t *restrict sums, float share, size_t count),
+         (out, sums, share, count)) {
     for (size_t i = 0; i < count; i++)
         out[i] = (uint8_t)(int32_t)rintf((float)sums[i] * share);
 }
-
-VARIANTS(mean, mean_body, (uint8_t *out, const int32_t *sums, float share, size_t count),
-         (out, sums, share, count))
 
 /* Find the pixels of a line in a square of `side` by `side`; returns their number. */
 static int32_t find_line(const fd_operation *how, int32_t side, int32_t *places) {
@@ -119,8 +111,10 @@ int fd_mean_blur(fd_canvas *canvas, const fd_operation *how) {
 
 /* ---- weights of the neighbours ---- */
 
-INLINE void filter_row_body(uint8_t *restrict out, const uint8_t *restrict rows, size_t stride,
-                            const float *weights, size_t count) {
+VARIANTS(filter_row,
+         (uint8_t *restrict out, const uint8_t *restrict rows, size_t stride, const float *weights,
+          size_t count),
+         (out, rows, stride, weights, count)) {
     for (size_t i = 0; i < count; i++) {
         float sum = 0.0F;
         for (size_t t = 0; t < TAPS; t++)
@@ -128,10 +122,6 @@ INLINE void filter_row_body(uint8_t *restrict out, const uint8_t *restrict rows,
         out[i] = (uint8_t)fd_level((int32_t)rintf(sum));
     }
 }
-
-VARIANTS(filter_row, filter_row_body,
-         (uint8_t *out, const uint8_t *rows, size_t stride, const float *weights, size_t count),
-         (out, rows, stride, weights, count))
 
 /* The weights, and what a strength of 1 adds to them. */
 static const float SHARPEN[2][TAPS] = {{-1, -1, -1, -1, 8, -1, -1, -1, -1},
@@ -160,8 +150,10 @@ int fd_convolve(fd_canvas *canvas, const fd_operation *how) {
 /* ---- the median ---- */
 
 /* From the highest bit on, one is set if more than half of the neighbours are at least as large then. */
-INLINE void median_row_body(uint8_t *restrict out, const uint8_t *restrict rows, size_t stride,
-                            size_t side, size_t count) {
+VARIANTS(median_row,
+         (uint8_t *restrict out, const uint8_t *restrict rows, size_t stride, size_t side,
+          size_t count),
+         (out, rows, stride, side, count)) {
     const uint8_t half = (uint8_t)(side * side / 2);
 
     for (size_t at = 0; at < count; at += LANES) {
@@ -182,10 +174,6 @@ INLINE void median_row_body(uint8_t *restrict out, const uint8_t *restrict rows,
         memcpy(out + at, level, count - at < LANES ? count - at : LANES);
     }
 }
-
-VARIANTS(median_row, median_row_body,
-         (uint8_t *out, const uint8_t *rows, size_t stride, size_t side, size_t count),
-         (out, rows, stride, side, count))
 
 int fd_median(fd_canvas *canvas, const fd_operation *how) {
     int32_t side = (int32_t)how->side;

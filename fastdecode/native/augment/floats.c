@@ -17,18 +17,17 @@ typedef struct {
     float scale[3], bias[3];
 } form;
 
-INLINE void load_body(float *restrict values, const uint8_t *restrict pixels, size_t count,
-                      const form *by) {
+VARIANTS(load,
+         (float *restrict values, const uint8_t *restrict pixels, size_t count, const form *by),
+         (values, pixels, count, by)) {
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < count; i++)
             values[c * count + i] = (float)pixels[4 * i + c] * by->scale[c] + by->bias[c];
 }
 
-VARIANTS(load, load_body, (float *values, const uint8_t *pixels, size_t count, const form *by),
-         (values, pixels, count, by))
-
-INLINE void save_body(uint8_t *restrict pixels, const float *restrict values, size_t count,
-                      const form *by) {
+VARIANTS(save,
+         (uint8_t *restrict pixels, const float *restrict values, size_t count, const form *by),
+         (pixels, values, count, by)) {
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < count; i++) {
             float level = (values[c * count + i] - by->bias[c]) / by->scale[c];
@@ -38,12 +37,11 @@ INLINE void save_body(uint8_t *restrict pixels, const float *restrict values, si
         }
 }
 
-VARIANTS(save, save_body, (uint8_t *pixels, const float *values, size_t count, const form *by),
-         (pixels, values, count, by))
-
 /* Blend with a level, and with the luminance. */
-INLINE void blend_body(float *restrict red, float *restrict green, float *restrict blue,
-                       size_t count, float factor, float level, float grey) {
+VARIANTS(blend,
+         (float *restrict red, float *restrict green, float *restrict blue, size_t count,
+          float factor, float level, float grey),
+         (red, green, blue, count, factor, level, grey)) {
     for (size_t i = 0; i < count; i++) {
         float more = level + grey * grey_of(red[i], green[i], blue[i]);
         red[i] = clamped(factor * red[i] + more);
@@ -51,11 +49,6 @@ INLINE void blend_body(float *restrict red, float *restrict green, float *restri
         blue[i] = clamped(factor * blue[i] + more);
     }
 }
-
-VARIANTS(blend, blend_body,
-         (float *red, float *green, float *blue, size_t count, float factor, float level,
-          float grey),
-         (red, green, blue, count, factor, level, grey))
 
 static float mean_of(const float *values, size_t count) {
     double sum = 0.0;

@@ -30,7 +30,8 @@ INLINE uint32_t channel(int32_t less, int32_t share, int32_t most) {
     return (uint32_t)(int32_t)(((float)most * rest + half) * (1.0f / whole));
 }
 
-INLINE void shift_hue_body(uint8_t *restrict pixels, size_t count, int32_t shift) {
+VARIANTS(shift_hue, (uint8_t *restrict pixels, size_t count, int32_t shift),
+         (pixels, count, shift)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         int32_t red = pixel & 255, green = pixel >> 8 & 255, blue = pixel >> 16 & 255;
@@ -45,9 +46,6 @@ INLINE void shift_hue_body(uint8_t *restrict pixels, size_t count, int32_t shift
                       channel(abs(turn - 1020) - 255, share, most));
     }
 }
-
-VARIANTS(shift_hue, shift_hue_body, (uint8_t *pixels, size_t count, int32_t shift),
-         (pixels, count, shift))
 
 int fd_shift_hue(fd_canvas *canvas, const fd_operation *how) {
     /* torchvision truncates the shift; Python's % 256 of a negative one is & 255. */

@@ -3,39 +3,31 @@
 
 #include <string.h>
 
-INLINE void set_product_body(float *restrict sums, const uint8_t *restrict bytes, size_t count,
-                             float share) {
+VARIANTS(set_product,
+         (float *restrict sums, const uint8_t *restrict bytes, size_t count, float share),
+         (sums, bytes, count, share)) {
     for (size_t i = 0; i < count; i++)
         sums[i] = share * (float)bytes[i];
 }
 
-VARIANTS(set_product, set_product_body,
-         (float *sums, const uint8_t *bytes, size_t count, float share),
-         (sums, bytes, count, share))
-
-INLINE void add_product_body(float *restrict sums, const uint8_t *restrict bytes, size_t count,
-                             float share) {
+VARIANTS(add_product,
+         (float *restrict sums, const uint8_t *restrict bytes, size_t count, float share),
+         (sums, bytes, count, share)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += share * (float)bytes[i];
 }
 
-VARIANTS(add_product, add_product_body,
-         (float *sums, const uint8_t *bytes, size_t count, float share),
-         (sums, bytes, count, share))
-
 /* Blend the bytes that were kept with the mix, whose values are truncated; so is the result. */
-INLINE void finish_body(uint8_t *restrict out, const uint8_t *restrict kept,
-                        const float *restrict sums, size_t count, float share) {
+VARIANTS(finish,
+         (uint8_t *restrict out, const uint8_t *restrict kept, const float *restrict sums,
+          size_t count, float share),
+         (out, kept, sums, count, share)) {
     for (size_t i = 0; i < count; i++) {
         int32_t whole = (int32_t)sums[i], limited = whole < 255 ? whole : 255;
         float from = (float)kept[i], to = (float)limited;
         out[i] = (uint8_t)(int32_t)(from + share * (to - from));
     }
 }
-
-VARIANTS(finish, finish_body,
-         (uint8_t *out, const uint8_t *kept, const float *sums, size_t count, float share),
-         (out, kept, sums, count, share))
 
 int fd_mix(fd_canvas *canvas, fd_mixing *mixing, const fd_operation *how) {
     size_t count = 4 * fd_count_pixels(canvas);

@@ -23,7 +23,8 @@ INLINE uint32_t grey_of(uint32_t pixel) {
            15;
 }
 
-INLINE void scale_levels_body(uint8_t *restrict pixels, size_t count, float factor, float summand) {
+VARIANTS(scale_levels, (uint8_t *restrict pixels, size_t count, float factor, float summand),
+         (pixels, count, factor, summand)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * factor + summand),
@@ -32,21 +33,15 @@ INLINE void scale_levels_body(uint8_t *restrict pixels, size_t count, float fact
     }
 }
 
-VARIANTS(scale_levels, scale_levels_body,
-         (uint8_t *pixels, size_t count, float factor, float summand),
-         (pixels, count, factor, summand))
-
 /* The caller clears `sums`: of all levels, and of the grey ones. */
-INLINE void add_up_body(const uint8_t *restrict pixels, size_t count, uint64_t *sums) {
+VARIANTS(add_up, (const uint8_t *restrict pixels, size_t count, uint64_t *sums),
+         (pixels, count, sums)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         sums[0] += (pixel & 255) + (pixel >> 8 & 255) + (pixel >> 16 & 255);
         sums[1] += grey_of(pixel);
     }
 }
-
-VARIANTS(add_up, add_up_body, (const uint8_t *pixels, size_t count, uint64_t *sums),
-         (pixels, count, sums))
 
 int fd_levels(fd_canvas *canvas, const fd_operation *how) {
     size_t count = fd_count_pixels(canvas);
@@ -69,7 +64,8 @@ int fd_opencv_contrast(fd_canvas *canvas, const fd_operation *how) {
 }
 
 /* Each channel times its factor plus its summand, truncated. */
-INLINE void scale_channels_body(uint8_t *restrict pixels, size_t count, const float *by) {
+VARIANTS(scale_channels, (uint8_t *restrict pixels, size_t count, const float *by),
+         (pixels, count, by)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * by[0] + by[3]),
@@ -77,9 +73,6 @@ INLINE void scale_channels_body(uint8_t *restrict pixels, size_t count, const fl
                       truncated(as_float(pixel >> 16 & 255) * by[2] + by[5]));
     }
 }
-
-VARIANTS(scale_channels, scale_channels_body, (uint8_t *pixels, size_t count, const float *by),
-         (pixels, count, by))
 
 int fd_scale_channels(fd_canvas *canvas, const fd_operation *how) {
     float by[6];
@@ -128,7 +121,8 @@ int fd_opencv_equalize(fd_canvas *canvas, const fd_operation *how) {
     return FD_OK;
 }
 
-INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
+VARIANTS(saturate, (uint8_t *restrict pixels, size_t count, float factor, float rest),
+         (pixels, count, factor, rest)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         float grey = rest * as_float(grey_of(pixel));
@@ -137,9 +131,6 @@ INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor, 
                       rounded(factor * as_float(pixel >> 16 & 255) + grey));
     }
 }
-
-VARIANTS(saturate, saturate_body, (uint8_t *pixels, size_t count, float factor, float rest),
-         (pixels, count, factor, rest))
 
 int fd_opencv_saturate(fd_canvas *canvas, const fd_operation *how) {
     saturate(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount,
@@ -188,7 +179,8 @@ INLINE uint32_t channel(float less, float part, float most) {
 }
 
 /* Hue in 180ths of the circle, saturation and value up to 255. */
-INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const colours *by) {
+VARIANTS(change_colours, (uint8_t *restrict pixels, size_t count, const colours *by),
+         (pixels, count, by)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         int32_t r = pixel & 255, g = pixel >> 8 & 255, b = pixel >> 16 & 255;
@@ -210,9 +202,6 @@ INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const co
                       channel(fabsf(place - 4.0f) - 1.0f, part, value));
     }
 }
-
-VARIANTS(change_colours, change_colours_body, (uint8_t *pixels, size_t count, const colours *by),
-         (pixels, count, by))
 
 int fd_shift_colours(fd_canvas *canvas, const fd_operation *how) {
     double turn = fmod(floor(how->shift.hue), CIRCLE);
@@ -242,8 +231,10 @@ INLINE uint32_t added(uint32_t level, float more) {
 }
 
 /* The noise of a channel is every `apart` numbers. */
-INLINE void add_noise_body(uint8_t *restrict pixels, size_t count, const float *restrict numbers,
-                           size_t apart, float sigma, float mean) {
+VARIANTS(add_noise,
+         (uint8_t *restrict pixels, size_t count, const float *restrict numbers, size_t apart,
+          float sigma, float mean),
+         (pixels, count, numbers, apart, sigma, mean)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         const float *of = numbers + i;
@@ -252,11 +243,6 @@ INLINE void add_noise_body(uint8_t *restrict pixels, size_t count, const float *
                       added(pixel >> 16 & 255, mean + sigma * of[2 * apart]));
     }
 }
-
-VARIANTS(add_noise, add_noise_body,
-         (uint8_t *pixels, size_t count, const float *numbers, size_t apart, float sigma,
-          float mean),
-         (pixels, count, numbers, apart, sigma, mean))
 
 int fd_add_noise(fd_canvas *canvas, const fd_operation *how) {
     size_t count = fd_count_pixels(canvas);

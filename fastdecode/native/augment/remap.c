@@ -130,14 +130,11 @@ static void draw_grid(float *places, int32_t count, const fd_operation *how, uin
 
 /* ---- elastic ---- */
 
-INLINE void add_scaled_body(float *restrict sums, const float *restrict row, float weight,
-                            size_t count) {
+VARIANTS(add_scaled, (float *restrict sums, const float *restrict row, float weight, size_t count),
+         (sums, row, weight, count)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += weight * row[i];
 }
-
-VARIANTS(add_scaled, add_scaled_body, (float *sums, const float *row, float weight, size_t count),
-         (sums, row, weight, count))
 
 /* Random numbers from -1 to 1. */
 static void draw_field(float *field, size_t count, int is_uniform, uint64_t *state) {

@@ -24,15 +24,13 @@ INLINE void save_mix(uint8_t *pixels, size_t i, uint32_t pixel, float factor, fl
                   limited(factor * as_float(pixel >> 16 & 255) + level));
 }
 
-INLINE void mix_with_grey_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
+VARIANTS(mix_with_grey, (uint8_t *restrict pixels, size_t count, float factor, float rest),
+         (pixels, count, factor, rest)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         save_mix(pixels, i, pixel, factor, rest * (float)luminance(pixel));
     }
 }
-
-VARIANTS(mix_with_grey, mix_with_grey_body,
-         (uint8_t *pixels, size_t count, float factor, float rest), (pixels, count, factor, rest))
 
 int fd_tensor_saturate(fd_canvas *canvas, const fd_operation *how) {
     mix_with_grey(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount,
@@ -46,21 +44,17 @@ int fd_tensor_grey(fd_canvas *canvas, const fd_operation *how) {
     return FD_OK;
 }
 
-INLINE void sum_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *total) {
+VARIANTS(sum_luminance, (const uint8_t *restrict pixels, size_t count, uint64_t *total),
+         (pixels, count, total)) {
     for (size_t i = 0; i < count; i++)
         *total += (uint64_t)luminance(fd_load_pixel(pixels, i));
 }
 
-VARIANTS(sum_luminance, sum_luminance_body, (const uint8_t *pixels, size_t count, uint64_t *total),
-         (pixels, count, total))
-
-INLINE void mix_with_level_body(uint8_t *restrict pixels, size_t count, float factor, float level) {
+VARIANTS(mix_with_level, (uint8_t *restrict pixels, size_t count, float factor, float level),
+         (pixels, count, factor, level)) {
     for (size_t i = 0; i < count; i++)
         save_mix(pixels, i, fd_load_pixel(pixels, i), factor, level);
 }
-
-VARIANTS(mix_with_level, mix_with_level_body,
-         (uint8_t *pixels, size_t count, float factor, float level), (pixels, count, factor, level))
 
 int fd_tensor_contrast(fd_canvas *canvas, const fd_operation *how) {
     size_t count = fd_count_pixels(canvas);
@@ -96,7 +90,7 @@ INLINE int32_t one_of(int32_t number, int32_t a, int32_t b, int32_t then, int32_
     return (then & mask) | (otherwise & ~mask);
 }
 
-INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
+VARIANTS(shift_hue, (uint8_t *restrict pixels, size_t count, float shift), (pixels, count, shift)) {
     const float scale = 255.999f; /* torchvision's, from floats to bytes */
 
     for (size_t i = 0; i < count; i++) {
@@ -123,9 +117,6 @@ INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
         fd_save_pixel(pixels, i, (uint32_t)red, (uint32_t)green, (uint32_t)blue);
     }
 }
-
-VARIANTS(shift_hue, shift_body, (uint8_t *pixels, size_t count, float shift),
-         (pixels, count, shift))
 
 int fd_tensor_hue(fd_canvas *canvas, const fd_operation *how) {
     shift_hue(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount);
@@ -187,8 +178,8 @@ INLINE void write_bilinear(uint8_t *out, const fd_canvas *canvas, place at, cons
     }
 }
 
-INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
-                      const uint8_t *fill) {
+VARIANTS(warp, (const fd_canvas *canvas, const double *m, int is_nearest, const uint8_t *fill),
+         (canvas, m, is_nearest, fill)) {
     uint8_t *out = canvas->other;
     double width = canvas->width, height = canvas->height;
 
@@ -203,10 +194,6 @@ INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
                 write_bilinear(out, canvas, at, fill);
         }
 }
-
-VARIANTS(warp, warp_body,
-         (const fd_canvas *canvas, const double *m, int is_nearest, const uint8_t *fill),
-         (canvas, m, is_nearest, fill))
 
 static void write_at_border(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
                             int32_t y, const fd_operation *how) {

@@ -41,8 +41,10 @@ void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_
 }
 
 /* Copy pixels from places in the source, which all exist, in 16.16 fixed point. */
-INLINE void copy_run_body(uint8_t *restrict out, const uint8_t *restrict pixels, size_t count,
-                          uint32_t width, uint32_t x, uint32_t y, uint32_t right, uint32_t down) {
+VARIANTS(copy_run,
+         (uint8_t *restrict out, const uint8_t *restrict pixels, size_t count, uint32_t width,
+          uint32_t x, uint32_t y, uint32_t right, uint32_t down),
+         (out, pixels, count, width, x, y, right, down)) {
     enum { RUN = 64 };
     uint32_t places[RUN];
 
@@ -54,11 +56,6 @@ INLINE void copy_run_body(uint8_t *restrict out, const uint8_t *restrict pixels,
             memcpy(out + 4 * (from + i), pixels + 4 * (size_t)places[i], 4);
     }
 }
-
-VARIANTS(copy_run, copy_run_body,
-         (uint8_t *out, const uint8_t *pixels, size_t count, uint32_t width, uint32_t x, uint32_t y,
-          uint32_t right, uint32_t down),
-         (out, pixels, count, width, x, y, right, down))
 
 /* The general case: both coordinates are linear in 16.16 fixed point. */
 static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {

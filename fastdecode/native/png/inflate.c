@@ -400,8 +400,10 @@ INLINE void copy_near(uint8_t *to, const uint8_t *end, size_t distance) {
 
 /* Decode symbols until the output reaches its limit, the block ends, or there is little input left.
  * Returns the new end of the output; NULL if the data is damaged. */
-INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, uint8_t *out,
-                                    const uint8_t *limit) {
+static FD_VARIANTS(uint8_t *, decode_symbols,
+                   (fd_inflater * inflater, const uint8_t *base, uint8_t *out,
+                    const uint8_t *limit),
+                   (inflater, base, out, limit)) {
     const uint32_t *literals = inflater->literals, *distances = inflater->distances;
     const uint8_t *next = inflater->next, *const past = last_start(inflater);
     uint64_t bits = inflater->bits, count = inflater->count;
@@ -477,14 +479,9 @@ INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, 
     return next > past && inflater->is_all ? NULL : out;
 }
 
-static FD_VARIANTS(uint8_t *, return, decode_symbols, decode_symbols_body,
-                   (fd_inflater * inflater, const uint8_t *base, uint8_t *out,
-                    const uint8_t *limit),
-                   (inflater, base, out, limit))
+/* ---- the stream ---- */
 
-    /* ---- the stream ---- */
-
-    void fd_inflate_begin(fd_inflater *inflater, fd_inflate_read *read, void *read_state) {
+void fd_inflate_begin(fd_inflater *inflater, fd_inflate_read *read, void *read_state) {
     inflater->read = read;
     inflater->read_state = read_state;
     inflater->passed = 0;

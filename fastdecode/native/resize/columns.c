@@ -35,8 +35,10 @@ INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict row
     }
 }
 
-INLINE void blend_body(int16_t *out, const uint8_t *const *rows, const uint16_t *weights,
-                       int32_t taps, int32_t start, size_t count) {
+FD_VARIANTS(void, fd_blend,
+            (int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
+             int32_t start, size_t count),
+            (out, rows, weights, taps, start, count)) {
     switch (taps) {
     case 1:
         blend_some(out, rows, weights, 1, 1, start, count);
@@ -67,11 +69,6 @@ INLINE void blend_body(int16_t *out, const uint8_t *const *rows, const uint16_t 
     }
 }
 
-FD_VARIANTS(void, , fd_blend, blend_body,
-            (int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
-             int32_t start, size_t count),
-            (out, rows, weights, taps, start, count))
-
 INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows,
                      const uint16_t *restrict weights, int32_t taps, size_t count) {
     for (size_t block = 0; block < count; block += FD_BLOCK) {
@@ -85,8 +82,10 @@ INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows
     }
 }
 
-INLINE void add_body(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights,
-                     int32_t taps, size_t count) {
+FD_VARIANTS(void, fd_add,
+            (int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
+             size_t count),
+            (sums, rows, weights, taps, count)) {
     int32_t t = 0;
 
     for (; t + 4 <= taps; t += 4) {
@@ -96,11 +95,6 @@ INLINE void add_body(int32_t *sums, const uint8_t *const *rows, const uint16_t *
         add_some(sums, rows + t, weights + t, 1, count);
     }
 }
-
-FD_VARIANTS(void, , fd_add, add_body,
-            (int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
-             size_t count),
-            (sums, rows, weights, taps, count))
 
 /* ---- columns ---- */
 

@@ -81,24 +81,25 @@ extern const fd_kernels fd_kernels_16; /* simd_16.c */
 extern const fd_kernels fd_kernels_avx2; /* simd_avx2.c */
 #endif
 
-/* Define `name` of the inline function `body` for every processor and, where there is AVX2, for it
- * too. `give` is `return`, or nothing if there is nothing to return. */
+/* Define a function for every processor and, where there is AVX2, for it too; the body follows. */
 #ifdef FD_AVX2
-#define FD_VARIANTS(type, give, name, body, parameters, arguments)                                 \
+#define FD_VARIANTS(type, name, parameters, arguments)                                             \
     type name parameters;                                                                          \
-    FD_AVX2 static type name##_avx2 parameters { give body arguments; }                            \
-    static type name##_base parameters { give body arguments; }                                    \
+    INLINE type name##_body parameters;                                                            \
+    FD_AVX2 static type name##_avx2 parameters { return name##_body arguments; }                   \
+    static type name##_base parameters { return name##_body arguments; }                           \
     type name parameters {                                                                         \
-        if (fd_kernels_now()->is_avx2)                                                             \
-            give name##_avx2 arguments;                                                            \
-        else                                                                                       \
-            give name##_base arguments;                                                            \
-    }
+        return fd_kernels_now()->is_avx2 ? name##_avx2 arguments : name##_base arguments;          \
+    }                                                                                              \
+    INLINE type name##_body parameters
 #else
-#define FD_VARIANTS(type, give, name, body, parameters, arguments)                                 \
+#define FD_VARIANTS(type, name, parameters, arguments)                                             \
     type name parameters;                                                                          \
-    type name parameters { give body arguments; }
+    type name parameters
 #endif
+
+/* The same of a function of one file, without a result. */
+#define VARIANTS(name, parameters, arguments) static FD_VARIANTS(void, name, parameters, arguments)
 
 /* ---- columns.c: the resampler's loops over one row ---- */
 
