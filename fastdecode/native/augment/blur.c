@@ -3,7 +3,7 @@
  * torchvision adds the products of the whole kernel in another order; its result differs by at most 1
  * in about 2 of 100 000 values. Edges are mirrored without repeating the outermost pixel.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>

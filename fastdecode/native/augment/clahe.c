@@ -3,7 +3,7 @@
  * All of it is OpenCV's, bit for bit: the ways to L*a*b* and back are in its fixed point. What is looked up
  * is so in loops of their own; the compiler makes vectors of the others.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* filter.c: what albumentations makes of each pixel and its neighbours, with OpenCV's results: the mean of
  * a square or a line, sharpening, embossing, and the median.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>

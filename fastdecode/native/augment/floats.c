@@ -1,7 +1,7 @@
 /* floats.c: colours with the results of torchvision's functions for tensors of floats, of which the image
  * holds the nearest levels. Operations that follow each other run on floats, which are rounded once.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* limits.c: the numbers that operations, and the steps that draw them, may have. */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* mix.c: mixes an image with several changed versions of itself, as AugMix does: in float32. */
-#include "augment.h"
+#include "operations.h"
 
 #include <string.h>
 

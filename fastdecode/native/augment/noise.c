@@ -2,7 +2,7 @@
  *
  * Sums, products and square roots of floats, and nothing of a library: every processor gives the same.
  */
-#include "augment.h"
+#include "operations.h"
 #include "random.h"
 
 #include <math.h>

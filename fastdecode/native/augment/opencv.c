@@ -2,8 +2,8 @@
  *
  * Rounding is OpenCV's, to the nearest integer, where its arithmetic is in floats.
  */
+#include "operations.h"
 #include "random.h"
-#include "warp.h"
 
 #include <math.h>
 #include <string.h>
@@ -258,40 +258,4 @@ int fd_add_noise(fd_canvas *canvas, const fd_operation *how) {
                   (float)how->normal.mean);
     }
     return FD_OK;
-}
-
-/* ---- warps ---- */
-
-/* The place in the source that pixel (x, y) of the result shows, in pixels from the centre of the first one.
- * It fits an integer. */
-INLINE double place_of(const double *m, int32_t x, int32_t y) {
-    const double farthest = 1e8;
-    double place = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2] - 0.5;
-
-    return place < -farthest ? -farthest : place > farthest ? farthest : place;
-}
-
-/* A pixel whose neighbours are not all in the image. */
-static void write_bilinear(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
-                           int32_t y, const fd_operation *how) {
-    fd_write_bilinear(out, canvas, place_of(m, x, y), place_of(m + 3, x, y),
-                      (int32_t)how->outside.padding, how->fill);
-}
-
-static void warp_nearest(const fd_canvas *canvas, const double *m, const fd_operation *how) {
-    uint8_t *out = canvas->other;
-
-    for (int32_t y = 0; y < canvas->out_height; y++)
-        for (int32_t x = 0; x < canvas->out_width; x++, out += 4)
-            fd_write_nearest(out, canvas, place_of(m, x, y), place_of(m + 3, x, y),
-                             (int32_t)how->outside.padding, how->fill);
-}
-
-void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how) {
-    if (how->filter == FD_NEAREST)
-        warp_nearest(canvas, matrix, how);
-    else
-        fd_warp_in_runs(canvas, matrix, how->outside.padding == FD_PAD_CONSTANT ? how->fill : NULL,
-                        write_bilinear, how);
-    fd_canvas_become(canvas);
 }

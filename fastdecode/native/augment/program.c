@@ -1,5 +1,5 @@
 /* program.c: draws the operations of one sample from a random program. */
-#include "augment.h"
+#include "operations.h"
 #include "random.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* remap.c: distortions as albumentations draws them, with the results of OpenCV's remap: every pixel of
- * the result has a place in the source of its own. Places are in pixels from the centre of the first one.
+ * the result has a place in the source of its own; and warps with those of its warpAffine. Places are in
+ * pixels from the centre of the first one.
  */
 #include "random.h"
 #include "warp.h"
@@ -18,15 +19,17 @@ INLINE const uint8_t *pixel_at(const fd_canvas *canvas, int32_t x, int32_t y, in
     return canvas->pixels + 4 * ((ptrdiff_t)y * canvas->width + x);
 }
 
-void fd_write_nearest(uint8_t *out, const fd_canvas *canvas, double across, double down,
-                      int32_t mode, const uint8_t *fill) {
+/* Write a pixel of the result from its place in the source, in pixels from the centre of the first one,
+ * which fits an integer; `mode` is an fd_padding. */
+static void write_nearest(uint8_t *out, const fd_canvas *canvas, double across, double down,
+                          int32_t mode, const uint8_t *fill) {
     const uint8_t *from = pixel_at(canvas, (int32_t)rint(across), (int32_t)rint(down), mode);
 
     memcpy(out, from == NULL ? fill : from, 3);
 }
 
-void fd_write_bilinear(uint8_t *out, const fd_canvas *canvas, double across, double down,
-                       int32_t mode, const uint8_t *fill) {
+static void write_bilinear(uint8_t *out, const fd_canvas *canvas, double across, double down,
+                           int32_t mode, const uint8_t *fill) {
     int32_t column = (int32_t)floor(across), row = (int32_t)floor(down), width = canvas->width;
     float dx = (float)(across - column), dy = (float)(down - row), sums[3] = {0};
 
@@ -233,11 +236,49 @@ int fd_remap(fd_canvas *canvas, const fd_operation *how) {
             float right = fmaxf(-farthest, fminf(across[x], farthest)); /* NaN, too */
             float below = fmaxf(-farthest, fminf(down[x], farthest));
             if (how->filter == FD_NEAREST)
-                fd_write_nearest(out, canvas, right, below, mode, how->fill);
+                write_nearest(out, canvas, right, below, mode, how->fill);
             else
-                fd_write_bilinear(out, canvas, right, below, mode, how->fill);
+                write_bilinear(out, canvas, right, below, mode, how->fill);
         }
     }
     fd_canvas_swap(canvas);
+    return FD_OK;
+}
+
+/* ---- affine warps ---- */
+
+/* The place in the source that pixel (x, y) of the result shows, in pixels from the centre of the first one.
+ * It fits an integer. */
+INLINE double place_of(const double *m, int32_t x, int32_t y) {
+    const double farthest = 1e8;
+    double place = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2] - 0.5;
+
+    return place < -farthest ? -farthest : place > farthest ? farthest : place;
+}
+
+/* A pixel whose neighbours are not all in the image. */
+static void write_at_border(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
+                            int32_t y, const fd_operation *how) {
+    write_bilinear(out, canvas, place_of(m, x, y), place_of(m + 3, x, y),
+                   (int32_t)how->outside.padding, how->fill);
+}
+
+static void warp_nearest(const fd_canvas *canvas, const double *m, const fd_operation *how) {
+    uint8_t *out = canvas->other;
+
+    for (int32_t y = 0; y < canvas->out_height; y++)
+        for (int32_t x = 0; x < canvas->out_width; x++, out += 4)
+            write_nearest(out, canvas, place_of(m, x, y), place_of(m + 3, x, y),
+                          (int32_t)how->outside.padding, how->fill);
+}
+
+int fd_opencv_warp(fd_canvas *canvas, const fd_operation *how) {
+    if (how->filter == FD_NEAREST)
+        warp_nearest(canvas, how->matrix, how);
+    else
+        fd_warp_in_runs(canvas, how->matrix,
+                        how->outside.padding == FD_PAD_CONSTANT ? how->fill : NULL, write_at_border,
+                        how);
+    fd_canvas_become(canvas);
     return FD_OK;
 }

@@ -1,61 +1,8 @@
-/* reshape.c: operations that change the size of an image: crop, pad and resize. */
-#include "augment.h"
+/* reshape.c: operations that move whole pixels: crop, pad, mirror, turn and resize. */
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { LARGEST_SIDE = 65500, MOST = 1 << 30 /* of a size that is only a step to another one */ };
-
-static int is_whole(double number, double least, double most) {
-    return number >= least && number <= most && number == rint(number);
-}
-
-/* Whether the box of an operation lies in an image; it may be empty. */
-static int is_inside(const fd_operation *of, double width, double height) {
-    return is_whole(of->box.left, 0, width) && is_whole(of->box.top, 0, height) &&
-           is_whole(of->box.width, 0, width - of->box.left) &&
-           is_whole(of->box.height, 0, height - of->box.top);
-}
-
-int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height) {
-    double across = *width, down = *height;
-
-    if (operation->kind == FD_ROTATE && operation->rotate.grows != 0.0) {
-        if (*width > LARGEST_SIDE || *height > LARGEST_SIDE ||
-            !(fabs(operation->rotate.degrees) < FD_LARGEST_NUMBER) || /* NaN, too */
-            !(fabs(operation->rotate.right) < FD_LARGEST_NUMBER) ||
-            !(fabs(operation->rotate.down) < FD_LARGEST_NUMBER))
-            return 0;
-        fd_turned_size(operation, width, height);
-        across = *width;
-        down = *height;
-    } else if (operation->kind == FD_RESIZE) {
-        int grows = operation->resize.width > across || operation->resize.height > down;
-        int shrinks = operation->resize.width < across || operation->resize.height < down;
-        if (operation->filter == FD_FILTER_AREA && grows && shrinks)
-            return 0; /* OpenCV then interpolates in yet another way */
-        across = operation->resize.width;
-        down = operation->resize.height;
-    } else if (operation->kind == FD_FILL) {
-        return is_inside(operation, across, down);
-    } else if (operation->kind == FD_CROP) {
-        if (!is_inside(operation, across, down))
-            return 0;
-        across = operation->box.width;
-        down = operation->box.height;
-    } else if (operation->kind == FD_PAD) {
-        for (int i = 0; i < 4; i++)
-            if (!is_whole(operation->value[i], 0, LARGEST_SIDE))
-                return 0;
-        across += operation->pad.left + operation->pad.right;
-        down += operation->pad.top + operation->pad.bottom;
-    }
-    if (!is_whole(across, 1, MOST) || !is_whole(down, 1, MOST))
-        return 0;
-    *width = (int32_t)across;
-    *height = (int32_t)down;
-    return 1;
-}
 
 int fd_crop(fd_canvas *canvas, const fd_operation *how) {
     size_t stride = 4 * (size_t)canvas->width, row = 4 * (size_t)canvas->out_width;
@@ -66,21 +13,6 @@ int fd_crop(fd_canvas *canvas, const fd_operation *how) {
         memcpy(canvas->other + row * y, from + stride * y, row);
     fd_canvas_become(canvas);
     return FD_OK;
-}
-
-/* ---- padding ---- */
-
-int32_t fd_padded(int32_t at, int32_t count, int32_t mode) {
-    int32_t period = mode == FD_PAD_REFLECT ? 2 * (count - 1) : 2 * count;
-
-    if (at >= 0 && at < count)
-        return at;
-    if (mode == FD_PAD_CONSTANT)
-        return -1;
-    if (mode == FD_PAD_EDGE || period == 0)
-        return at < 0 ? 0 : count - 1;
-    at = (at % period + period) % period;
-    return at < count ? at : mode == FD_PAD_REFLECT ? period - at : period - 1 - at;
 }
 
 int fd_pad(fd_canvas *canvas, const fd_operation *how) {
@@ -105,6 +37,43 @@ int fd_pad(fd_canvas *canvas, const fd_operation *how) {
     }
     fd_canvas_become(canvas);
     return FD_OK;
+}
+
+/* ---- mirroring ---- */
+
+int fd_mirror(fd_canvas *canvas, const fd_operation *how) {
+    size_t width = (size_t)canvas->width;
+
+    (void)how;
+    for (size_t y = 0; y < (size_t)canvas->height; y++)
+        fd_mirror_row(canvas->other + 4 * width * y, canvas->pixels + 4 * width * y, width);
+    fd_canvas_swap(canvas);
+    return FD_OK;
+}
+
+int fd_turn_over(fd_canvas *canvas, const fd_operation *how) {
+    size_t stride = 4 * (size_t)canvas->width, height = (size_t)canvas->height;
+
+    (void)how;
+    for (size_t y = 0; y < height; y++)
+        memcpy(canvas->other + stride * y, canvas->pixels + stride * (height - 1 - y), stride);
+    fd_canvas_swap(canvas);
+    return FD_OK;
+}
+
+/* Turn by a quarter to the left, `quarters` times; Pillow then moves pixels and ignores the filter. */
+void fd_turn_quarters(fd_canvas *canvas, int quarters) {
+    ptrdiff_t width = canvas->width, height = canvas->height;
+    ptrdiff_t across = quarters == 2 ? width : height, down = quarters == 2 ? height : width;
+
+    for (ptrdiff_t y = 0; y < down; y++)
+        for (ptrdiff_t x = 0; x < across; x++) {
+            ptrdiff_t column = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
+            ptrdiff_t row = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
+            memcpy(canvas->other + 4 * (y * across + x),
+                   canvas->pixels + 4 * (row * width + column), 4);
+        }
+    fd_canvas_become(canvas);
 }
 
 /* ---- resizing ---- */
@@ -172,8 +141,17 @@ int fd_downscale(fd_canvas *canvas, const fd_operation *how) {
     return FD_OK;
 }
 
-int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how) {
-    int32_t width = canvas->width, height = canvas->height;
+/* Keep a row of the result. */
+static void keep_row(void *state, int32_t y, const uint8_t *rgbx) {
+    const fd_canvas *canvas = state;
+    size_t stride = 4 * (size_t)canvas->out_width;
+
+    memcpy(canvas->other + stride * (size_t)y, rgbx, stride);
+}
+
+int fd_scale(fd_canvas *canvas, fd_scaler *scaler, const fd_operation *how) {
+    int32_t width = canvas->width, height = canvas->height, window[4];
+    fd_sink sink;
 
     if (canvas->out_width == width && canvas->out_height == height)
         return FD_OK;
@@ -188,7 +166,11 @@ int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how
                               .width = canvas->out_width,
                               .height = canvas->out_height,
                               .filter = how->filter};
-    int status = fd_resample(resampler, canvas->pixels, width, &resize, canvas->other);
+    int status = fd_scaler_begin(scaler, &resize, keep_row, canvas, window, &sink);
+    for (int32_t y = window[1]; status == FD_OK && y < window[3]; y++) {
+        size_t at = (size_t)y * (size_t)width + (size_t)window[0];
+        sink.row(sink.state, y - window[1], canvas->pixels + 4 * at);
+    }
     if (status == FD_OK)
         fd_canvas_become(canvas);
     return status;

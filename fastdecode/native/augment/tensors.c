@@ -200,7 +200,8 @@ static void write_at_border(uint8_t *out, const fd_canvas *canvas, const double 
     write_bilinear(out, canvas, place_of(m, x, y), how->fill);
 }
 
-void fd_tensor_warp(fd_canvas *canvas, const double matrix[8], const fd_operation *how) {
+int fd_tensor_warp(fd_canvas *canvas, const fd_operation *how) {
+    const double *matrix = how->matrix;
     int is_nearest = how->filter == FD_NEAREST;
     uint8_t outside[4] = {0};
 
@@ -210,4 +211,5 @@ void fd_tensor_warp(fd_canvas *canvas, const double matrix[8], const fd_operatio
     else
         fd_warp_in_runs(canvas, matrix, outside, write_at_border, how);
     fd_canvas_swap(canvas);
+    return FD_OK;
 }

@@ -6,11 +6,7 @@
 #include "warp.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define PI 3.14159265358979323846
 
 static void fill_pixels(uint8_t *out, int32_t count, const uint8_t fill[4]) {
     for (int32_t i = 0; i < count; i++)
@@ -24,7 +20,8 @@ static int64_t floor_divide(int64_t a, int64_t b) {
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to) {
+/* Narrow [*from, *to) to the steps k for which 0 <= start + k * step < limit. */
+static void narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to) {
     int64_t low = 0, high = *to;
 
     if (step == 0)
@@ -70,8 +67,8 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
         uint8_t *out = canvas->other + 4 * (size_t)across * (size_t)y;
         int64_t x = fixed[2] + fixed[1] * y, row = fixed[5] + fixed[4] * y;
         int64_t from = 0, to = across;
-        fd_narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
-        fd_narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
+        narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
+        narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
         if (from >= to) {
             fill_pixels(out, across, fill);
             continue;
@@ -87,14 +84,6 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
                      (uint32_t)fixed[0], (uint32_t)fixed[3]);
         fill_pixels(out + 4 * to, across - (int32_t)to, fill);
     }
-}
-
-/* Pillow adds up doubles here. */
-void fd_find_sources(int32_t *sources, int32_t count, double start, double step, int32_t limit) {
-    double at = start + step * 0.5;
-
-    for (int32_t i = 0; i < count; i++, at += step)
-        sources[i] = at >= 0.0 && at < limit ? (int32_t)at : -1;
 }
 
 /* Without rotation and shear. */
@@ -233,12 +222,12 @@ void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *ou
         fd_run run = {fixed[2] + fixed[1] * y, fixed[5] + fixed[4] * y, fixed[0], fixed[3]};
         int64_t seen = 0, unseen = across;
         if (outside != NULL) {
-            fd_narrow(run.x + one, run.right, width + one, &seen, &unseen);
-            fd_narrow(run.y + one, run.down, height + one, &seen, &unseen);
+            narrow(run.x + one, run.right, width + one, &seen, &unseen);
+            narrow(run.y + one, run.down, height + one, &seen, &unseen);
         }
         int64_t from = seen, to = unseen;
-        fd_narrow(run.x, run.right, width - one, &from, &to);
-        fd_narrow(run.y, run.down, height - one, &from, &to);
+        narrow(run.x, run.right, width - one, &from, &to);
+        narrow(run.y, run.down, height - one, &from, &to);
         if (seen >= unseen)
             seen = unseen = across;
         if (from >= to)
@@ -257,63 +246,28 @@ void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *ou
 
 /* ---- the choice ---- */
 
-/* Whether each pixel of the result is one of the source, so that interpolation changes nothing. */
-static int moves_whole_pixels(const double m[6]) {
-    return m[0] == 1.0 && m[1] == 0.0 && m[3] == 0.0 && m[4] == 1.0 && m[2] == rint(m[2]) &&
-           m[5] == rint(m[5]);
-}
-
-/* Beyond it Pillow's own arithmetic changes. */
-static int is_small(const fd_canvas *canvas) {
-    enum { LARGEST_SIDE = 16384 };
-
-    return canvas->width <= LARGEST_SIDE && canvas->height <= LARGEST_SIDE;
-}
-
-static int warp_by(fd_canvas *canvas, const double matrix[6], const fd_operation *how) {
-    const uint8_t *fill = how->fill;
-    double m[FD_VALUES] = {0.0};
+int fd_pillow_warp(fd_canvas *canvas, const fd_operation *how) {
+    const double *m = how->matrix;
     int grows = canvas->out_width != canvas->width || canvas->out_height != canvas->height;
     int status = FD_OK;
 
-    if (!is_small(canvas))
-        return FD_ARGUMENT;
-    memcpy(m, matrix, 6 * sizeof *m);
-    if (how->library == FD_TORCHVISION && !moves_whole_pixels(matrix)) {
-        fd_tensor_warp(canvas, m, how);
-        return FD_OK;
-    }
-    if (how->library == FD_OPENCV) {
-        fd_opencv_warp(canvas, matrix, how);
-        return FD_OK;
-    }
-    if (how->filter != FD_NEAREST && (grows || !moves_whole_pixels(matrix)))
-        fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, fill);
-    else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows && !moves_whole_pixels(matrix))
-        status = warp_straight(canvas, matrix, fill);
+    if (how->filter != FD_NEAREST && (grows || !fd_moves_whole_pixels(m)))
+        fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, how->fill);
+    else if (m[1] == 0.0 && m[3] == 0.0 && !grows && !fd_moves_whole_pixels(m))
+        status = warp_straight(canvas, m, how->fill);
     else
-        warp_fixed(canvas, matrix, fill);
+        warp_fixed(canvas, m, how->fill);
     if (status == FD_OK)
         fd_canvas_become(canvas);
     return status;
 }
 
-int fd_warp(fd_canvas *canvas, const fd_operation *how) {
-    return warp_by(canvas, how->matrix, how);
-}
-
 /* ---- perspective ---- */
 
-int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
+int fd_pillow_perspective(fd_canvas *canvas, const fd_operation *how) {
     const double *m = how->matrix;
     uint8_t *out = canvas->other;
 
-    if (!is_small(canvas))
-        return FD_ARGUMENT;
-    if (how->library == FD_TORCHVISION) {
-        fd_tensor_warp(canvas, m, how);
-        return FD_OK;
-    }
     if (how->filter != FD_NEAREST) {
         fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, how->fill);
         fd_canvas_swap(canvas);
@@ -331,141 +285,4 @@ int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
         }
     fd_canvas_swap(canvas);
     return FD_OK;
-}
-
-/* ---- rotation ---- */
-
-/* Turn by a quarter to the left, `quarters` times; Pillow then moves pixels and ignores the filter. */
-static void turn(fd_canvas *canvas, int quarters) {
-    ptrdiff_t width = canvas->width, height = canvas->height;
-    ptrdiff_t across = quarters == 2 ? width : height, down = quarters == 2 ? height : width;
-
-    for (ptrdiff_t y = 0; y < down; y++)
-        for (ptrdiff_t x = 0; x < across; x++) {
-            ptrdiff_t column = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
-            ptrdiff_t row = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
-            memcpy(canvas->other + 4 * (y * across + x),
-                   canvas->pixels + 4 * (row * width + column), 4);
-        }
-    fd_canvas_become(canvas);
-}
-
-/* Python's round(value, 15). */
-static double rounded(double value) {
-    char digits[40];
-
-    snprintf(digits, sizeof digits, "%.15f", value);
-    return strtod(digits, NULL);
-}
-
-/* An angle from 0 up to 360 degrees. */
-static double angle_of(double degrees) {
-    double angle = fmod(degrees, 360.0);
-
-    return angle < 0.0 ? angle + 360.0 : angle;
-}
-
-/* Set the matrix that turns an image about a point. */
-static void set_rotation(double m[6], double angle, double x, double y) {
-    double radians = -(angle * (PI / 180.0));
-
-    m[0] = m[4] = rounded(cos(radians));
-    m[1] = rounded(sin(radians));
-    m[3] = rounded(-sin(radians));
-    m[2] = m[0] * -x + m[1] * -y + x;
-    m[5] = m[3] * -x + m[4] * -y + y;
-}
-
-void fd_turned_size(const fd_operation *how, int32_t *width, int32_t *height) {
-    double angle = angle_of(how->rotate.degrees), w = *width, h = *height, m[6];
-    const double corners[4][2] = {{0, 0}, {w, 0}, {w, h}, {0, h}};
-    double left = HUGE_VAL, right = -HUGE_VAL, top = HUGE_VAL, bottom = -HUGE_VAL;
-
-    if (fmod(angle, 90.0) == 0.0 && how->rotate.grows != 2.0) {
-        *width = (int32_t)(fmod(angle, 180.0) == 0.0 ? w : h);
-        *height = (int32_t)(fmod(angle, 180.0) == 0.0 ? h : w);
-        return;
-    }
-    set_rotation(m, angle, w / 2.0 + how->rotate.right, h / 2.0 + how->rotate.down);
-    for (int i = 0; i < 4; i++) {
-        double x = m[0] * corners[i][0] + m[1] * corners[i][1] + m[2];
-        double y = m[3] * corners[i][0] + m[4] * corners[i][1] + m[5];
-        left = fmin(left, x);
-        right = fmax(right, x);
-        top = fmin(top, y);
-        bottom = fmax(bottom, y);
-    }
-    *width = (int32_t)(ceil(right) - floor(left));
-    *height = (int32_t)(ceil(bottom) - floor(top));
-}
-
-int fd_rotate(fd_canvas *canvas, const fd_operation *how) {
-    int turns = canvas->width == canvas->height || how->rotate.grows != 0.0;
-    double angle = angle_of(how->rotate.degrees), m[6];
-    double right_by = how->rotate.right, down_by = how->rotate.down;
-
-    if (angle == 0.0 && how->rotate.grows != 2.0)
-        return FD_OK;
-    if (right_by == 0.0 && down_by == 0.0 && how->rotate.grows != 2.0 &&
-        (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0)))) {
-        turn(canvas, (int)(angle / 90.0));
-        return FD_OK;
-    }
-    set_rotation(m, angle, canvas->width / 2.0 + right_by, canvas->height / 2.0 + down_by);
-    double x = -(canvas->out_width - canvas->width) / 2.0;
-    double y = -(canvas->out_height - canvas->height) / 2.0, right = m[2], below = m[5];
-    m[2] = m[0] * x + m[1] * y + right;
-    m[5] = m[3] * x + m[4] * y + below;
-    return warp_by(canvas, m, how);
-}
-
-/* ---- turning, moving, scaling and shearing ---- */
-
-/* albumentations': about the centre, first scale, then turn counter-clockwise, shear, and move. */
-static int set_opencv_affine(double m[6], const fd_operation *how, double x, double y) {
-    const double degree = PI / 180.0, wider = how->opencv_affine.scale_across;
-    const double higher = how->opencv_affine.scale_down;
-    double turn = how->opencv_affine.degrees * degree, c = cos(turn), s = sin(turn);
-    double shear_x = tan(how->opencv_affine.shear_across * degree);
-    double shear_y = tan(how->opencv_affine.shear_down * degree);
-    double a = (c - shear_x * s) * wider, b = (s + shear_x * c) * higher;
-    double d = (shear_y * c - s) * wider, e = (shear_y * s + c) * higher, whole = a * e - b * d;
-    double right = -x - how->opencv_affine.right, below = -y - how->opencv_affine.down;
-
-    m[0] = e / whole;
-    m[1] = -b / whole;
-    m[3] = -d / whole;
-    m[4] = a / whole;
-    m[2] = m[0] * right + m[1] * below + x;
-    m[5] = m[3] * right + m[4] * below + y;
-    return fabs(whole) > 1e-9;
-}
-
-/* torchvision's: the matrix of its documentation, inverted, in the order of operations of its v2. */
-static int set_affine(double m[6], const fd_operation *how, double x, double y) {
-    const double degree = PI / 180.0, scale = how->affine.scale;
-    double turn = how->affine.degrees * degree, shear_y = how->affine.shear_down * degree;
-    double shear_x = tan(how->affine.shear_across * degree);
-    x += how->affine.centre_right;
-    y += how->affine.centre_down;
-    double right = x + how->affine.right, below = y + how->affine.down;
-    double a = cos(turn - shear_y) / cos(shear_y), c = sin(turn - shear_y) / cos(shear_y);
-
-    m[0] = (cos(turn) - c * shear_x) / scale;
-    m[1] = (a * shear_x + sin(turn)) / scale;
-    m[3] = -c / scale;
-    m[4] = a / scale;
-    m[2] = x - m[0] * right - m[1] * below;
-    m[5] = y - m[3] * right - m[4] * below;
-    return scale > 0.0;
-}
-
-int fd_affine(fd_canvas *canvas, const fd_operation *how) {
-    double m[6], x = canvas->width * 0.5, y = canvas->height * 0.5;
-    int is_good = how->library == FD_OPENCV ? set_opencv_affine(m, how, x, y)
-                                            : set_affine(m, how, x, y);
-
-    for (int i = 0; i < 6; i++)
-        is_good &= fabs(m[i]) < FD_LARGEST_NUMBER;
-    return is_good ? warp_by(canvas, m, how) : FD_ARGUMENT;
 }

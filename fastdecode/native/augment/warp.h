@@ -2,7 +2,9 @@
 #ifndef FASTDECODE_WARP_H
 #define FASTDECODE_WARP_H
 
-#include "augment.h"
+#include "operations.h"
+
+#include <math.h>
 
 enum { FD_PLACES = 64 };
 
@@ -76,6 +78,12 @@ INLINE const uint8_t *fd_run_pixel(const fd_canvas *canvas, const fd_run *run) {
 
 INLINE int32_t fd_share(int64_t place) {
     return (int32_t)(place >> (FD_PLACE_BITS - FD_SHARE_BITS)) & (FD_WHOLE - 1);
+}
+
+/* Whether each pixel of the result is one of the source, so that interpolation changes nothing. */
+INLINE int fd_moves_whole_pixels(const double m[6]) {
+    return m[0] == 1.0 && m[1] == 0.0 && m[3] == 0.0 && m[4] == 1.0 && m[2] == rint(m[2]) &&
+           m[5] == rint(m[5]);
 }
 
 /* ---- warp.c, warp_simd.h ---- */

@@ -98,6 +98,12 @@ FD_VARIANTS(void, fd_add,
 
 /* ---- columns ---- */
 
+FD_VARIANTS(void, fd_mirror_row, (uint8_t *restrict out, const uint8_t *restrict row, size_t width),
+            (out, row, width)) {
+    for (size_t x = 0; x < width; x++)
+        memcpy(out + 4 * x, row + 4 * (width - 1 - x), 4);
+}
+
 /* `pairs` is a compile-time constant if it is small. */
 INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
                          const fd_columns *columns, int32_t pairs) {

@@ -11,8 +11,6 @@
  */
 #include "twopass.h"
 
-#include "augment.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -257,8 +255,7 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
 /* The bytes of a row of RGBX, in whole steps. */
 static size_t stride_of(int32_t width) { return (4 * (size_t)width + STEP - 1) / STEP * STEP; }
 
-int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
-                     void (*emit)(void *state, int32_t y, const uint8_t *rgbx), void *state,
+int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize, fd_emit_row *emit, void *state,
                      int32_t window[4], fd_sink *sink) {
     double width = resize->right - resize->left, height = resize->bottom - resize->top;
     const fd_span across = {resize->left,         width,     resize->in_left, resize->in_right,

@@ -131,6 +131,9 @@ void fd_blend(int16_t *out, const uint8_t *const *rows, const uint16_t *weights,
 void fd_add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
             size_t count);
 
+/* Copy a row of pixels in reverse order. */
+void fd_mirror_row(uint8_t *out, const uint8_t *row, size_t width);
+
 /* Compute whole groups of result bytes from a row with fraction bits. */
 fd_squeeze fd_squeeze_plain;
 
