@@ -16,8 +16,7 @@
  *
  * cffi reads the part between the two lines that begin with "// cffi".
  */
-#ifndef FASTDECODE_H
-#define FASTDECODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -647,5 +646,3 @@ void fd_items_free(fd_item *items, size_t count);
 // cffi: to here
 
 #pragma GCC visibility pop
-
-#endif

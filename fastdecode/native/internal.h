@@ -1,6 +1,5 @@
 /* internal.h: declarations that only the files of the core share. */
-#ifndef FASTDECODE_INTERNAL_H
-#define FASTDECODE_INTERNAL_H
+#pragma once
 
 #include "fastdecode.h"
 
@@ -74,5 +73,3 @@ int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, si
 /* Carry out an FD_ERASE, whose box must be inside, on a result of this form. */
 void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
               const fd_operation *operation);
-
-#endif

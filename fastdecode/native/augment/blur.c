@@ -33,12 +33,6 @@ static kernel make_kernel(int32_t size, double sigma) {
     return made;
 }
 
-/* The pixel that stands for one beyond the edge. */
-static int32_t mirrored(int32_t at, int32_t count) {
-    at = at < 0 ? -at : at;
-    return at < count ? at : 2 * (count - 1) - at;
-}
-
 VARIANTS(add_bytes, (float *restrict sums, const uint8_t *restrict row, float weight, size_t count),
          (sums, row, weight, count)) {
     for (size_t i = 0; i < count; i++)
@@ -82,7 +76,8 @@ int fd_blur(fd_canvas *canvas, const fd_operation *how) {
     for (int32_t y = 0; y < height; y++) {
         memset(sums, 0, count * sizeof *sums);
         for (int32_t t = -down.reach; t <= down.reach; t++)
-            add_bytes(sums, canvas->pixels + (size_t)mirrored(y + t, height) * count,
+            add_bytes(sums,
+                      canvas->pixels + (size_t)fd_padded(y + t, height, FD_PAD_REFLECT) * count,
                       down.weights[t + down.reach], count);
         for (int32_t x = 1; x <= across.reach; x++) {
             memcpy(sums - 4 * (ptrdiff_t)x, sums + 4 * (ptrdiff_t)x, 4 * sizeof *sums);
@@ -122,10 +117,6 @@ static box box_of(double sigma) {
     return made;
 }
 
-static int32_t nearest(int32_t at, int32_t count) {
-    return at < 0 ? 0 : at < count ? at : count - 1;
-}
-
 /* Make a row of the mean from the sums of the rows within reach, and move the sums down by one. */
 VARIANTS(mean_row,
          (uint8_t *restrict out, uint32_t *restrict sums, const uint8_t *const *restrict rows,
@@ -147,7 +138,8 @@ static void mean_down(fd_canvas *canvas, const box *by, uint32_t *sums) {
 
     memset(sums, 0, stride * sizeof *sums);
     for (int32_t y = -by->reach; y <= by->reach; y++) {
-        const uint8_t *row = canvas->pixels + stride * (size_t)nearest(y, canvas->height);
+        const uint8_t *row = canvas->pixels +
+                             stride * (size_t)fd_padded(y, canvas->height, FD_PAD_EDGE);
         for (size_t i = 0; i < stride; i++)
             sums[i] += row[i];
     }
@@ -155,7 +147,8 @@ static void mean_down(fd_canvas *canvas, const box *by, uint32_t *sums) {
         const uint8_t *rows[3];
         const int32_t places[3] = {y - by->reach - 1, y - by->reach, y + by->reach + 1};
         for (int i = 0; i < 3; i++)
-            rows[i] = canvas->pixels + stride * (size_t)nearest(places[i], canvas->height);
+            rows[i] = canvas->pixels +
+                      stride * (size_t)fd_padded(places[i], canvas->height, FD_PAD_EDGE);
         mean_row(canvas->other + stride * (size_t)y, sums, rows, by, stride);
     }
     fd_canvas_swap(canvas);

@@ -3,8 +3,7 @@
  * Pixels are RGBX, four bytes each, without gaps. X has no meaning and may change. The loops are plain
  * C that the compiler vectorises; `VARIANTS` compiles each function for every processor and for AVX2.
  */
-#ifndef FASTDECODE_CANVAS_H
-#define FASTDECODE_CANVAS_H
+#pragma once
 
 #include "kernels.h"
 #include "room.h"
@@ -63,5 +62,3 @@ int32_t fd_padded(int32_t at, int32_t count, int32_t mode);
 /* Find the source of each of `count` results along an axis of `limit` pixels as Pillow does; -1 is
  * outside. */
 void fd_find_sources(int32_t *sources, int32_t count, double start, double step, int32_t limit);
-
-#endif

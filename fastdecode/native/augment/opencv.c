@@ -23,13 +23,14 @@ INLINE uint32_t grey_of(uint32_t pixel) {
            15;
 }
 
-VARIANTS(scale_levels, (uint8_t *restrict pixels, size_t count, float factor, float summand),
-         (pixels, count, factor, summand)) {
+/* Each channel times its factor plus its summand, truncated. */
+VARIANTS(scale_channels, (uint8_t *restrict pixels, size_t count, const float *by),
+         (pixels, count, by)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
-        fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * factor + summand),
-                      truncated(as_float(pixel >> 8 & 255) * factor + summand),
-                      truncated(as_float(pixel >> 16 & 255) * factor + summand));
+        fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * by[0] + by[3]),
+                      truncated(as_float(pixel >> 8 & 255) * by[1] + by[4]),
+                      truncated(as_float(pixel >> 16 & 255) * by[2] + by[5]));
     }
 }
 
@@ -53,7 +54,9 @@ int fd_levels(fd_canvas *canvas, const fd_operation *how) {
         summand += how->levels.of_mean * (double)sums[0] / (3.0 * (double)count);
         summand += how->levels.of_grey_mean * (double)sums[1] / (double)count;
     }
-    scale_levels(canvas->pixels, count, (float)how->levels.factor, (float)summand);
+    const float factor = (float)how->levels.factor, more = (float)summand;
+    const float by[6] = {factor, factor, factor, more, more, more};
+    scale_channels(canvas->pixels, count, by);
     return FD_OK;
 }
 
@@ -61,17 +64,6 @@ int fd_opencv_contrast(fd_canvas *canvas, const fd_operation *how) {
     const double factor = how->colour.amount;
 
     return fd_levels(canvas, &(fd_operation){.levels = {factor, 0.0, 0.0, 1.0 - factor}});
-}
-
-/* Each channel times its factor plus its summand, truncated. */
-VARIANTS(scale_channels, (uint8_t *restrict pixels, size_t count, const float *by),
-         (pixels, count, by)) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = fd_load_pixel(pixels, i);
-        fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * by[0] + by[3]),
-                      truncated(as_float(pixel >> 8 & 255) * by[1] + by[4]),
-                      truncated(as_float(pixel >> 16 & 255) * by[2] + by[5]));
-    }
 }
 
 int fd_scale_channels(fd_canvas *canvas, const fd_operation *how) {

@@ -1,6 +1,5 @@
 /* operations.h: the operations, each of which one file applies to a canvas; augment.c chooses among them. */
-#ifndef FASTDECODE_OPERATIONS_H
-#define FASTDECODE_OPERATIONS_H
+#pragma once
 
 #include "canvas.h"
 #include "resample.h"
@@ -74,5 +73,3 @@ typedef struct {
 
 /* Do an FD_MIX_BEGIN, FD_MIX_ADD or FD_MIX_END. */
 int fd_mix(fd_canvas *canvas, fd_mixing *mixing, const fd_operation *how);
-
-#endif

@@ -112,60 +112,28 @@ static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fil
 
 /* ---- bilinear and bicubic ---- */
 
-/* The three channels of a pixel. */
-typedef struct {
-    double c[3];
-} pixel;
+/* Of two numbers, or of four. */
+static double between(const double *of, double place, int is_cubic) {
+    if (!is_cubic)
+        return of[0] + (of[1] - of[0]) * place;
+    double p2 = -of[0] + of[2], p3 = 2.0 * (of[0] - of[1]) + of[2] - of[3];
+    double p4 = -of[0] + of[1] - of[2] + of[3];
 
-static pixel read_pixel(const uint8_t *at) { return (pixel){{at[0], at[1], at[2]}}; }
-
-static double linear(double left, double right, double place) {
-    return left + (right - left) * place;
+    return of[1] + place * (p2 + place * (p3 + place * p4));
 }
 
-static double cubic(double a, double b, double c, double d, double place) {
-    double p2 = -a + c, p3 = 2.0 * (a - b) + c - d, p4 = -a + b - c + d;
+/* Channel `c` at a place of the source, of its 4 or 16 neighbours. */
+static double level_at(const fd_canvas *canvas, const fd_places *at, int32_t i, int c,
+                       int is_cubic) {
+    const int32_t side = is_cubic ? 4 : 2, before = is_cubic ? 1 : 0;
+    double rows[4], row[4];
 
-    return b + place * (p2 + place * (p3 + place * p4));
-}
-
-static pixel linear_pixel(pixel left, pixel right, double place) {
-    for (int c = 0; c < 3; c++)
-        left.c[c] = linear(left.c[c], right.c[c], place);
-    return left;
-}
-
-static pixel cubic_pixel(const pixel *four, double place) {
-    pixel made;
-
-    for (int c = 0; c < 3; c++)
-        made.c[c] = cubic(four[0].c[c], four[1].c[c], four[2].c[c], four[3].c[c], place);
-    return made;
-}
-
-static pixel bilinear(const fd_canvas *canvas, int32_t x, int32_t y, double dx, double dy) {
-    pixel rows[2];
-
-    for (int i = 0; i < 2; i++)
-        rows[i] = linear_pixel(read_pixel(fd_pixel(canvas, x, y + i)),
-                               read_pixel(fd_pixel(canvas, x + 1, y + i)), dx);
-    return linear_pixel(rows[0], rows[1], dy);
-}
-
-static pixel bicubic(const fd_canvas *canvas, int32_t x, int32_t y, double dx, double dy) {
-    pixel rows[4], four[4];
-
-    for (int i = 0; i < 4; i++) {
-        for (int k = 0; k < 4; k++)
-            four[k] = read_pixel(fd_pixel(canvas, x - 1 + k, y - 1 + i));
-        rows[i] = cubic_pixel(four, dx);
+    for (int32_t y = 0; y < side; y++) {
+        for (int32_t x = 0; x < side; x++)
+            row[x] = fd_pixel(canvas, at->x[i] - before + x, at->y[i] - before + y)[c];
+        rows[y] = between(row, at->dx[i], is_cubic);
     }
-    return cubic_pixel(rows, dy);
-}
-
-static void write_truncated(uint8_t *out, const pixel *made) {
-    for (int c = 0; c < 3; c++) /* as in Pillow */
-        out[c] = (uint8_t)(made->c[c] <= 0.0 ? 0 : made->c[c] >= 255.0 ? 255 : (int32_t)made->c[c]);
+    return between(rows, at->dy[i], is_cubic);
 }
 
 void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic,
@@ -182,9 +150,10 @@ void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic
                 memcpy(out, fill, 4);
                 continue;
             }
-            pixel made = (is_cubic ? bicubic : bilinear)(canvas, at.x[i], at.y[i], at.dx[i],
-                                                         at.dy[i]);
-            write_truncated(out, &made);
+            for (int c = 0; c < 3; c++) { /* truncated as in Pillow */
+                double level = level_at(canvas, &at, i, c, is_cubic);
+                out[c] = (uint8_t)(level <= 0.0 ? 0 : level >= 255.0 ? 255 : (int32_t)level);
+            }
         }
 }
 

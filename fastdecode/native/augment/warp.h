@@ -1,6 +1,5 @@
 /* warp.h: what all versions of the interpolating warp share. */
-#ifndef FASTDECODE_WARP_H
-#define FASTDECODE_WARP_H
+#pragma once
 
 #include "operations.h"
 
@@ -99,5 +98,3 @@ void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *ou
 
 fd_warp_smooth fd_warp_smooth_plain;
 fd_blend_run fd_blend_run_plain;
-
-#endif

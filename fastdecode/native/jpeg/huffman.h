@@ -11,8 +11,7 @@
  *
  * Everything is inline, because rows.c compiles it once per instruction set.
  */
-#ifndef FASTDECODE_HUFFMAN_H
-#define FASTDECODE_HUFFMAN_H
+#pragma once
 
 #include "baseline.h"
 
@@ -248,5 +247,3 @@ last:
     bits->count = count;
     bits->next = next;
 }
-
-#endif

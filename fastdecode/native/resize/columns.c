@@ -35,38 +35,31 @@ INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict row
     }
 }
 
+/* Blend the first of `taps` rows, at most four; so their number is known to the compiler. */
+INLINE void blend_four(int16_t *out, const uint8_t *const *rows, const uint16_t *weights,
+                       int32_t taps, int is_first, int32_t start, size_t count) {
+    switch (taps) {
+    case 1:
+        blend_some(out, rows, weights, 1, is_first, start, count);
+        break;
+    case 2:
+        blend_some(out, rows, weights, 2, is_first, start, count);
+        break;
+    case 3:
+        blend_some(out, rows, weights, 3, is_first, start, count);
+        break;
+    default:
+        blend_some(out, rows, weights, 4, is_first, start, count);
+    }
+}
+
 FD_VARIANTS(void, fd_blend,
             (int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
              int32_t start, size_t count),
             (out, rows, weights, taps, start, count)) {
-    switch (taps) {
-    case 1:
-        blend_some(out, rows, weights, 1, 1, start, count);
-        break;
-    case 2:
-        blend_some(out, rows, weights, 2, 1, start, count);
-        break;
-    case 3:
-        blend_some(out, rows, weights, 3, 1, start, count);
-        break;
-    default:
-        blend_some(out, rows, weights, 4, 1, start, count);
-    }
-    for (int32_t t = 4; t < taps; t += 4) {
-        switch (taps - t) {
-        case 1:
-            blend_some(out, rows + t, weights + t, 1, 0, 0, count);
-            break;
-        case 2:
-            blend_some(out, rows + t, weights + t, 2, 0, 0, count);
-            break;
-        case 3:
-            blend_some(out, rows + t, weights + t, 3, 0, 0, count);
-            break;
-        default:
-            blend_some(out, rows + t, weights + t, 4, 0, 0, count);
-        }
-    }
+    blend_four(out, rows, weights, taps, 1, start, count);
+    for (int32_t t = 4; t < taps; t += 4)
+        blend_four(out, rows + t, weights + t, taps - t, 0, 0, count);
 }
 
 INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows,

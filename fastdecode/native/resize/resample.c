@@ -174,19 +174,11 @@ int fd_is_possible(const fd_resize *resize) {
 
 /* Prepare both axes, and choose how many fraction bits rows keep. */
 static int prepare_axes(fd_scaler *scaler, const fd_resize *resize) {
-    const fd_span across = {resize->left,         resize->right - resize->left,
-                            resize->in_left,      resize->in_right,
-                            resize->canvas_width, resize->x,
-                            resize->width,        resize->flip,
-                            resize->filter};
-    const fd_span down = {resize->top,           resize->bottom - resize->top,
-                          resize->in_top,        resize->in_bottom,
-                          resize->canvas_height, resize->y,
-                          resize->height,        0,
-                          resize->filter};
+    fd_span spans[2];
 
-    if (fd_axis_measure(&scaler->across, &across) != FD_OK ||
-        fd_axis_measure(&scaler->down, &down) != FD_OK)
+    fd_spans_of(resize, spans);
+    if (fd_axis_measure(&scaler->across, &spans[0]) != FD_OK ||
+        fd_axis_measure(&scaler->down, &spans[1]) != FD_OK)
         return FD_NO_MEMORY;
     /* 255.5 * 2^(bits + fraction) must fit an int32. */
     int32_t bits = scaler->across.bits;

@@ -1,6 +1,5 @@
 /* resample.h: antialiased resizing, row by row. */
-#ifndef FASTDECODE_RESAMPLE_H
-#define FASTDECODE_RESAMPLE_H
+#pragma once
 
 #include "twopass.h"
 
@@ -34,5 +33,3 @@ int fd_scaler_begin(fd_scaler *scaler, const fd_resize *resize, fd_emit_row *emi
                     int32_t window[4], fd_sink *sink);
 
 void fd_scaler_free(fd_scaler *scaler);
-
-#endif

@@ -257,16 +257,12 @@ static size_t stride_of(int32_t width) { return (4 * (size_t)width + STEP - 1) /
 
 int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize, fd_emit_row *emit, void *state,
                      int32_t window[4], fd_sink *sink) {
-    double width = resize->right - resize->left, height = resize->bottom - resize->top;
-    const fd_span across = {resize->left,         width,     resize->in_left, resize->in_right,
-                            resize->canvas_width, resize->x, resize->width,   resize->flip,
-                            resize->filter};
-    const fd_span down = {resize->top,           height,    resize->in_top, resize->in_bottom,
-                          resize->canvas_height, resize->y, resize->height, 0,
-                          resize->filter};
+    fd_span spans[2];
     int32_t shrunk = resize->in_bottom - resize->in_top - resize->canvas_height;
 
-    if (prepare(&twopass->across, &across) != FD_OK || prepare(&twopass->down, &down) != FD_OK)
+    fd_spans_of(resize, spans);
+    if (prepare(&twopass->across, &spans[0]) != FD_OK ||
+        prepare(&twopass->down, &spans[1]) != FD_OK)
         return FD_NO_MEMORY;
     int32_t narrowed = resize->in_right - resize->in_left - resize->canvas_width;
     twopass->rows_first = !is_of_torch(resize->filter) && shrunk > 0 && shrunk > 2 * narrowed;

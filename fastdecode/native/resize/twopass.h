@@ -1,6 +1,5 @@
 /* twopass.h: resizing with Pillow's own results, row by row. */
-#ifndef FASTDECODE_TWOPASS_H
-#define FASTDECODE_TWOPASS_H
+#pragma once
 
 #include "kernels.h"
 #include "weights.h"
@@ -54,5 +53,3 @@ void fd_twopass_free(fd_twopass *twopass);
 
 fd_resize_row fd_resize_row_plain;
 fd_blend_rows fd_blend_rows_plain;
-
-#endif

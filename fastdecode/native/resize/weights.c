@@ -10,6 +10,17 @@ enum { MOST_BITS = 22 }; /* 255 * 2^22 fits an int32 */
 
 static const double NO_WEIGHT = 1e-6; /* relative to the centre: less is rounding noise */
 
+void fd_spans_of(const fd_resize *of, fd_span spans[2]) {
+    spans[0] = (fd_span){of->left,         of->right - of->left,
+                         of->in_left,      of->in_right,
+                         of->canvas_width, of->x,
+                         of->width,        of->flip,
+                         of->filter};
+    spans[1] = (fd_span){
+        of->top, of->bottom - of->top, of->in_top, of->in_bottom, of->canvas_height,
+        of->y,   of->height,           0,          of->filter};
+}
+
 /* Truncate a number of pixels, and clamp it to the bounds. */
 static int32_t whole_between(double value, int32_t low, int32_t high) {
     return value <= low ? low : value >= high ? high : (int32_t)value;

@@ -5,8 +5,7 @@
  * C, FD_VARIANTS compiles it twice. Where it does not, a header with a name in `_simd.h` has the
  * loop in the vectors of simd.h; simd_16.c and simd_avx2.c include all of them, for their sets.
  */
-#ifndef FASTDECODE_KERNELS_H
-#define FASTDECODE_KERNELS_H
+#pragma once
 
 #include "internal.h"
 
@@ -163,5 +162,3 @@ size_t fd_band_height(const fd_pixels *form);
  * stores them with `channels_first` of `form`, which is fd_cuts_planes. */
 void fd_cut(char *out, const char *band, const fd_pixels *form, size_t width, size_t height,
             size_t y);
-
-#endif
