@@ -136,6 +136,9 @@ static int is_idle(const fd_operation *operation) {
                                             0;
 }
 
+/* First crops sink to the front, past what gives the same after them. Then the operations in front become one
+ * resize of a rectangle, as far as that goes: before a resize a crop narrows the source (x, y, width, height of
+ * an unchanged canvas), the resize makes that the box, and after it a crop narrows the result. */
 int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *operations,
                 int32_t count) {
     int32_t done = 0, resizes = 0, flip;

@@ -152,7 +152,9 @@ typedef struct {
     uint8_t (*tables)[LEVELS];
 } tiling;
 
-/* Cut off what of a histogram exceeds a limit, and share it out among all levels. */
+/* CLAHE_CalcLut_Body: every 256th of the excess goes to all levels, the rest to some, evenly apart.
+ *
+ * Cut off what of a histogram exceeds a limit, and share it out among all levels. */
 static void clip(int32_t *counts, int32_t limit) {
     int32_t excess = 0;
 
@@ -268,6 +270,9 @@ static void change_row(uint8_t *pixels, const uint32_t *zipped, const float *acr
     }
 }
 
+/* OpenCV's CLAHE_Interpolation_Body: a level is looked up in the tables of the four tiles whose middles are
+ * around it, and blended by its distance from them. All pixels between the same four middles are done
+ * together: one lookup gives a byte of each table. */
 static void apply_tables(fd_canvas *canvas, const tiling *tiles, const axis *across,
                          const axis *down) {
     int32_t above, below, before, after;

@@ -58,7 +58,10 @@ static void turned_size(const fd_operation *how, int32_t *width, int32_t *height
     *height = (int32_t)(ceil(bottom) - floor(top));
 }
 
-/* albumentations': about the centre, first scale, then turn counter-clockwise, shear, and move. */
+/* Forwards, about the centre, a pixel goes to [a b; d e] (x, y) + (right, down); warps need the inverse, by
+ * Cramer's rule.
+ *
+ * albumentations': about the centre, first scale, then turn counter-clockwise, shear, and move. */
 static int set_opencv_affine(double m[6], const fd_operation *how, double x, double y) {
     const double degree = PI / 180.0, wider = how->opencv_affine.scale_across;
     const double higher = how->opencv_affine.scale_down;

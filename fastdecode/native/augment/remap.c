@@ -108,7 +108,10 @@ static void find_row(const bending *by, int32_t y, float *across, float *down) {
 
 /* ---- grids ---- */
 
-/* Steps of an axis that are longer or shorter than others, and the places in between. */
+/* albumentations' generate_grid: the axis has `steps` cells of `side` pixels, and perhaps a narrower one. The
+ * source of cell i is lengths[i] as long, and begins where that of the one before ends; between, places are
+ * linear. A grid that fills the image has lengths whose sum is that of the cells
+ * (normalize_grid_distortion_steps). */
 static void draw_grid(float *places, int32_t count, const fd_operation *how, uint64_t *state) {
     int32_t steps = (int32_t)how->grid.steps, side = count / steps, fills = how->grid.fills != 0.0;
     double lengths[FD_MOST_CELLS + 1], sum = 0.0, place = 0.0;
@@ -154,7 +157,10 @@ static void draw_field(float *field, size_t count, int is_uniform, uint64_t *sta
     *state = normal.state;
 }
 
-/* Blur a field, and scale it. There is room for another field, a line and the weights at `rows`. */
+/* albumentations' generate_displacement_fields: random numbers, blurred by cv2.GaussianBlur, times alpha.
+ * Two passes of one dimension, with the nearest pixel beyond the edge.
+ *
+ * Blur a field, and scale it. There is room for another field, a line and the weights at `rows`. */
 static void smooth_field(float *field, int32_t width, int32_t height, const fd_operation *how,
                          float *rows) {
     int32_t reach = (int32_t)how->elastic.reach;

@@ -54,7 +54,9 @@ VARIANTS(copy_run,
     }
 }
 
-/* The general case: both coordinates are linear in 16.16 fixed point. */
+/* The general case, Pillow's affine_fixed (Geometry.c): the place of pixel (x, y) is linear in x and y, and
+ * its 16.16 fixed point rounds the six numbers once, so columns of a row are steps of integers. Instead of a
+ * test for each pixel, solve for the columns that lie inside: fill, copy, fill. */
 static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {
     int32_t width = canvas->width, height = canvas->height, across = canvas->out_width;
     int64_t fixed[6];
@@ -174,7 +176,8 @@ void fd_blend_run_plain(uint8_t *restrict out, const fd_canvas *canvas, fd_run r
     }
 }
 
-/* Each row has pixels outside, then some at the border, then those of a run, and so on. */
+/* Each row has pixels outside, then some at the border, then those of a run, and so on: the columns from
+ * which each part begins are solved for, as in warp_fixed. */
 void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *outside,
                      fd_write_pixel *write_pixel, const fd_operation *how) {
     const int64_t one = 1 << FD_PLACE_BITS, across = canvas->out_width;

@@ -616,9 +616,8 @@ static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
 
 /* Free the memory of a huge file. */
 static void give_back(fd_room *room) {
-    if (room->size > MOST_KEPT) {
+    if (room->size > MOST_KEPT)
         fd_room_free(room);
-    }
 }
 
 int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,

@@ -67,9 +67,8 @@ INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows
     for (size_t block = 0; block < count; block += FD_BLOCK) {
         for (size_t i = block; i < block + FD_BLOCK; i++) {
             int32_t sum = sums[i];
-            for (int32_t t = 0; t < taps; t++) {
+            for (int32_t t = 0; t < taps; t++)
                 sum += rows[t][i] * weights[t];
-            }
             sums[i] = sum;
         }
     }
@@ -81,12 +80,10 @@ FD_VARIANTS(void, fd_add,
             (sums, rows, weights, taps, count)) {
     int32_t t = 0;
 
-    for (; t + 4 <= taps; t += 4) {
+    for (; t + 4 <= taps; t += 4)
         add_some(sums, rows + t, weights + t, 4, count);
-    }
-    for (; t < taps; t++) {
+    for (; t < taps; t++)
         add_some(sums, rows + t, weights + t, 1, count);
-    }
 }
 
 /* ---- columns ---- */
@@ -115,9 +112,8 @@ INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
             pixel += 8;
             weight += 2 * FD_GROUP;
         }
-        for (int c = 0; c < 4; c++) {
+        for (int c = 0; c < 4; c++)
             *out++ = (uint8_t)(sum[c] >> columns->shift);
-        }
     }
 }
 

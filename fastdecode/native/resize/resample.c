@@ -126,7 +126,8 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
     }
 }
 
-/* The sink for many source rows per result row: they are added up a few at a time. */
+/* The sink for many source rows per result row: FD_FEW_ROWS at a time are added, with their weights, to the
+ * sums of each result that they reach; a result whose last row was among them is finished. */
 static void take_row_of_many(void *state, int32_t y, const uint8_t *pixels) {
     fd_scaler *scaler = state;
     const fd_axis *down = &scaler->down;

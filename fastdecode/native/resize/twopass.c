@@ -56,7 +56,10 @@ static const struct {
 
 static int is_of_torch(int32_t filter) { return filter >= FD_FILTER_TORCH_TRIANGLE; }
 
-/* Compute the pixels of a result on the canvas, and their shares in `axis->exact`. Returns their number. */
+/* As precompute_coeffs in Pillow's Resample.c: the filter, widened by the scale where it shrinks, at the
+ * distance of each pixel's centre from the result's; divided by the sum.
+ *
+ * Compute the pixels of a result on the canvas, and their shares in `axis->exact`. Returns their number. */
 static int32_t share(fd_pillow_axis *axis, const fd_span *span, int32_t place, int32_t *begin) {
     double scale = span->side / span->canvas, enlarged = scale < 1.0 ? 1.0 : scale;
     double support = FILTERS[span->filter].support * enlarged, inverse = 1.0 / enlarged;
@@ -78,7 +81,8 @@ static int32_t share(fd_pillow_axis *axis, const fd_span *span, int32_t place, i
     return count;
 }
 
-/* The fraction bits of an axis's weights. Torch's depend on all of the canvas. */
+/* The fraction bits of an axis's weights. Torch's depend on all of the canvas: as many as let the largest
+ * weight fit 16 bits (UpSampleKernel.cpp, _compute_index_ranges_int16_weights). */
 static int32_t bits_of(fd_pillow_axis *axis, const fd_span *span) {
     double most = 0.0;
     int32_t bits = 0, first;
@@ -230,6 +234,8 @@ static void resize_row(uint8_t *out, const uint8_t *row, const fd_twopass *twopa
         fd_kernels_now()->resize_row(out, row, across, twopass->width);
 }
 
+/* Of a row that comes: across, keep it, and down as soon as a result's last row is there; or down first, of
+ * source rows, and then across. */
 static void take_row(void *state, int32_t y, const uint8_t *pixels) {
     fd_twopass *twopass = state;
     const fd_pillow_axis *down = &twopass->down;

@@ -76,9 +76,8 @@ static int32_t taps_of(const fd_span *span, int32_t place, double scale, double 
         return 1;
     }
     double inverse = 1.0 / total;
-    for (int32_t t = 0; t < count; t++) {
+    for (int32_t t = 0; t < count; t++)
         weights[t] *= inverse;
-    }
     return count;
 }
 
@@ -94,13 +93,11 @@ static int32_t bits_for(const fd_span *span, double scale, double support, doubl
     for (size_t e = 0; e < 2; e++) {
         int32_t first;
         int32_t count = taps_of(span, ends[e], scale, support, weights, &first);
-        for (int32_t t = 0; t < count; t++) {
+        for (int32_t t = 0; t < count; t++)
             peak = weights[t] > peak ? weights[t] : peak;
-        }
     }
-    while (bits < MOST_BITS && peak * (double)(INT32_C(1) << (bits + 1)) <= 16384.0) {
+    while (bits < MOST_BITS && peak * (double)(INT32_C(1) << (bits + 1)) <= 16384.0)
         bits++;
-    }
     return bits;
 }
 
@@ -122,9 +119,8 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span) {
     size_t weights = results * (size_t)axis->stride;
     axis->exact = fd_room_for(&axis->exact_room, weights * sizeof *axis->exact);
     axis->weights = fd_room_for(&axis->weights_room, weights * sizeof *axis->weights);
-    if (!axis->first || !axis->count || !axis->exact || !axis->weights) {
+    if (!axis->first || !axis->count || !axis->exact || !axis->weights)
         return FD_NO_MEMORY;
-    }
     axis->support = support;
     axis->bits = bits_for(span, scale, support, axis->exact);
     axis->begin = span->in_end;
@@ -141,13 +137,14 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span) {
         axis->end = first + count > axis->end ? first + count : axis->end;
         axis->most = count > axis->most ? count : axis->most;
     }
-    for (int32_t i = 0; i < span->count; i++) {
+    for (int32_t i = 0; i < span->count; i++)
         axis->first[i] -= axis->begin;
-    }
     return FD_OK;
 }
 
-/* Round the running sums, not the weights: so the weights add up to 2^bits, and errors do not
+/* In fixed point a weight is round(sum up to it) - round(sum before it), times 2^bits.
+ *
+ * Round the running sums, not the weights: so the weights add up to 2^bits, and errors do not
  * accumulate. */
 void fd_axis_quantise(fd_axis *axis, int32_t results) {
     double unit = (double)(INT32_C(1) << axis->bits);
