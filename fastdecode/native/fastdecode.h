@@ -247,8 +247,8 @@ typedef struct {
                      * fd_resize_filter of FD_RESIZE; fd_padding of FD_PAD, and of the step that
                      * draws an FD_CROP */
     int32_t noise; /* fd_noise, for FD_ERASE */
-    /* The numbers of the operation, or of the step that draws it: by place for fd_drawn, and by the name of
-     * their kind for all others. Yes is 1, no is 0. */
+    /* The numbers of the operation, or of the step that draws it: by place for fd_drawn, and by name, for the
+     * kind of that name or those in the comment. A flag is 0 or 1. */
     union {
         double value[FD_VALUES];
         struct {
@@ -268,7 +268,7 @@ typedef struct {
         double matrix[8]; /* FD_WARP (6 of them), FD_PERSPECTIVE: from the result to the source */
         struct {
             double degrees; /* counter-clockwise about a centre */
-            double grows; /* 1: to show all of it; 2: so, about another centre than its own */
+            double grows; /* 1: the result shows all of the image; 2: about another centre, too */
             double right, down; /* how far the centre is from the image's */
         } rotate;
         struct {
@@ -278,11 +278,14 @@ typedef struct {
             double centre_right, centre_down; /* how far the centre is from the image's */
         } affine;
         struct {
-            double degrees, right, down, scale_across, shear_across, shear_down, scale_down;
+            double degrees; /* counter-clockwise */
+            double right, down, scale_across;
+            double shear_across, shear_down; /* degrees */
+            double scale_down;
         } opencv_affine;
         struct {
             double others[7], padding;
-        } outside; /* FD_WARP, FD_AFFINE, FD_LENS, FD_GRID and FD_ELASTIC of OpenCV: an fd_padding */
+        } outside; /* an fd_padding: FD_WARP, FD_AFFINE, FD_LENS, FD_GRID and FD_ELASTIC of OpenCV */
         double channels[3]; /* FD_PERMUTE: which one (0 to 2) becomes red, green and blue */
         double share; /* FD_MIX_BEGIN, FD_MIX_ADD; FD_MIX_END: of the mix in the result */
         struct {
@@ -297,8 +300,8 @@ typedef struct {
         } pad;
         struct {
             double factor, summand;
-            double of_mean, of_grey_mean; /* shares of the mean of all levels or grey ones */
-        } levels; /* their sum is truncated */
+            double of_mean, of_grey_mean; /* shares of the mean level and of the grey image's */
+        } levels; /* the sum of all four is truncated */
         struct {
             double hue, saturation, value; /* what is added; the circle of hues is 180 */
         } shift; /* FD_SHIFT_COLOURS */
@@ -326,7 +329,8 @@ typedef struct {
         double side; /* FD_MEDIAN: of a square, odd */
         double scale; /* FD_DOWNSCALE */
         struct {
-            double distortion, is_fisheye; /* albumentations' coefficient, and whose it is */
+            double distortion; /* albumentations' coefficient */
+            double is_fisheye; /* of which lens it is; else a camera's */
         } lens;
         struct {
             double steps; /* of an axis */
@@ -338,7 +342,7 @@ typedef struct {
             double is_joint, is_uniform; /* both axes move alike; the noise is uniform */
             double reach; /* the weights of the Gaussian on each side */
         } elastic;
-        /* Of the steps that depend on the size; sides, shares and so on are across and down. */
+        /* Of the steps that depend on the size. Pairs are across and down. */
         struct {
             double width; /* 0, as the height is: the longer side becomes `longest` */
             double height; /* 0: the shorter side gets the width */

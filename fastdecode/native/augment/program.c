@@ -224,7 +224,7 @@ static int draw_shuffled(drawing *to, const fd_step *step) {
 
 /* ---- steps that depend on the size ---- */
 
-/* Add an operation with other numbers than its step. */
+/* Add an operation with other numbers than its step: in the order of their struct, and then 0. */
 static int add_with(drawing *to, const fd_step *step, fd_operation_kind kind, double a, double b,
                     double c, double d) {
     fd_operation operation = step->operation;
