@@ -42,7 +42,7 @@ Library: TypeAlias = Literal["pillow", "torchvision", "opencv", "floats"]
 
 
 class Operation(NamedTuple):
-    """An augmentation with its numbers; ``fd_operation_kind`` says what they mean.
+    """An augmentation with its numbers; ``fd_operation`` says what they mean.
 
     `library` says whose result it gives: Pillow's, that of torchvision's function for tensors,
     which `blends` the fill with pixels that are partly outside, or leaves them darker; that of

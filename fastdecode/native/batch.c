@@ -168,6 +168,12 @@ static void work_on(job *at, worker *self) {
 
 /* ---- threads ---- */
 
+/* A thread, which holds the lock but while it waits or works:
+ *
+ *   wait for a job; enter it; take items by an atomic counter until there is none; leave it
+ *   the first to leave takes the job off the queue, so nobody enters it any more
+ *   the last to leave wakes the callers: of the job that is neither in the queue nor has a thread in it
+ */
 static void *run(void *argument) {
     fd_pool *pool = argument;
     worker self = {0};

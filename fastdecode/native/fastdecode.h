@@ -16,8 +16,7 @@
  *
  * cffi reads the part between the two lines that begin with "// cffi".
  */
-#ifndef FASTDECODE_H
-#define FASTDECODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -182,69 +181,54 @@ typedef struct {
 /* ---- augmentations ---- */
 
 typedef enum {
-    FD_BRIGHTNESS = 1, /* value[0]: the factor, as for the next two and FD_SHARPNESS */
+    FD_BRIGHTNESS = 1,
     FD_CONTRAST,
     FD_SATURATION,
-    FD_HUE, /* value[0]: the shift, -0.5 to 0.5 of the circle */
+    FD_HUE,
     FD_SHARPNESS,
     FD_GREY, /* the luminance in all channels */
     FD_INVERT,
-    FD_SOLARIZE, /* value[0]: the smallest value to invert */
-    FD_SOLARIZE_ADD, /* value[0]: what is added to values below 128 */
-    FD_POSTERIZE, /* value[0]: the bits to keep, 0 to 8 */
-    FD_EQUALIZE, /* value[0]: of OpenCV, 1 if white pixels do not count */
+    FD_SOLARIZE,
+    FD_SOLARIZE_ADD,
+    FD_POSTERIZE,
+    FD_EQUALIZE,
     FD_AUTOCONTRAST,
-    FD_BLUR, /* value: the side of the kernel (odd; 0: albumentations' for that sigma), sigma across,
-              * sigma down, and the kernel's other side, which is down (0: the same) */
-    FD_BOX_BLUR, /* value[0]: sigma of Pillow's Gaussian blur, which is made of boxes */
+    FD_BLUR,
+    FD_BOX_BLUR, /* Pillow's Gaussian blur, which is made of boxes */
     FD_MIRROR, /* left to right */
     FD_TURN_OVER, /* top to bottom */
-    FD_WARP, /* value: the matrix that maps the result to the source */
-    FD_ROTATE, /* value[0]: degrees, counter-clockwise about a centre; value[1]: 1 if the image grows to
-                * show all of it, 2 if it does so about another centre than its own; value[2] and [3]: how far
-                * the centre is from the image's */
-    FD_AFFINE, /* value: degrees clockwise, pixels right and down, scale, degrees of shear in x and y,
-                * how far the centre is from the image's; of albumentations instead of that another
-                * scale in y, and the fd_padding outside, as value[7] of FD_WARP */
-    FD_PERMUTE, /* value: for red, green and blue, the channel (0 to 2) that is taken */
-    FD_MIX_BEGIN, /* keep the image; the mix is the image times value[0] */
-    FD_MIX_ADD, /* add the image times value[0] to the mix, and go back to the image that was kept */
-    FD_MIX_END, /* blend the image that was kept with the mix; value[0] is the share of the mix */
-    FD_ERASE, /* value: left, top, width, height. Of float32 results, after all others */
-    FD_PERSPECTIVE, /* value: the eight numbers that map the result to the source */
-    FD_RESIZE, /* value: width, height; as a step draws it, value[2] is 1 if it becomes FD_FILTER_AREA
-                * where a side shrinks */
-    FD_CROP, /* value: left, top, width, height, inside the image */
-    FD_PAD, /* value: pixels at the left, the top, the right, the bottom */
+    FD_WARP,
+    FD_ROTATE,
+    FD_AFFINE,
+    FD_PERMUTE,
+    FD_MIX_BEGIN, /* keep the image; the mix is the image times `share` */
+    FD_MIX_ADD, /* add the image times `share` to the mix, and go back to the image that was kept */
+    FD_MIX_END, /* blend the image that was kept with the mix */
+    FD_ERASE, /* of float32 results, after all others */
+    FD_PERSPECTIVE,
+    FD_RESIZE,
+    FD_CROP,
+    FD_PAD,
     /* The others have OpenCV's results. */
-    FD_LEVELS, /* levels times value[0] plus value[1], plus value[2] times the mean of all levels, plus
-                * value[3] times the mean of the grey image; truncated */
-    FD_SHIFT_COLOURS, /* value: what is added to hue (180 to the circle), saturation and value */
-    FD_FILL, /* value: left, top, width, height of a box inside the image */
-    FD_NOISE, /* value: the deviation and the mean of normal noise; of FD_NOISE_CHANNEL, a pixel's
-               * channels get the same */
-    FD_MEAN_BLUR, /* value: the side (odd) of a square in which a line of pixels has weights: its angle in
-                   * degrees, direction (-1 to 1), and shifts across and down (-1 to 1); or, if value[5]
-                   * is 1, the whole square */
-    FD_CLAHE, /* value: the limit, and how many tiles there are across and down */
-    FD_CHANNELS, /* value: the factors of red, green and blue, and what is added to them; truncated */
-    FD_GAMMA, /* value[0]: the exponent of levels from 0 to 1 */
-    FD_CONVOLVE, /* value: the share of the sharpened image, its lightness, and 0; or that of the embossed
-                * one, its strength, and 1 */
-    FD_MEDIAN, /* value[0]: the side (odd) of a square */
-    FD_DOWNSCALE, /* value[0]: the factor by which it shrinks, before it grows again, without interpolation */
-    /* value[7] of these is an fd_padding. */
-    FD_LENS, /* value: albumentations' coefficient of distortion, and 1 if that is a fisheye's */
-    FD_GRID, /* value: the steps of an axis, the least change of their length, its range, and 1 if the
-              * grid fills the image */
-    FD_ELASTIC /* value: alpha, sigma, 1 if both axes move alike, 1 if the noise is uniform, and the
-                * weights of the Gaussian on each side */
+    FD_LEVELS,
+    FD_SHIFT_COLOURS,
+    FD_FILL,
+    FD_NOISE,
+    FD_MEAN_BLUR,
+    FD_CLAHE,
+    FD_CHANNELS,
+    FD_GAMMA,
+    FD_CONVOLVE,
+    FD_MEDIAN,
+    FD_DOWNSCALE, /* shrink the image and let it grow again, without interpolation */
+    FD_LENS,
+    FD_GRID,
+    FD_ELASTIC
 } fd_operation_kind;
 
 /* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, those of
- * OpenCV's for bytes, or torchvision's for tensors of floats. Of these, FD_BRIGHTNESS to FD_HUE, FD_GREY and
- * FD_INVERT, value[1] to value[3] are the factors of red, green and blue, and value[4] to value[6] the
- * summands, by which levels become the floats. */
+ * OpenCV's for bytes, or torchvision's for tensors of floats: FD_BRIGHTNESS to FD_HUE, FD_GREY and
+ * FD_INVERT alone. */
 typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV, FD_FLOATS } fd_library;
 
 /* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
@@ -264,7 +248,142 @@ typedef struct {
                      * fd_resize_filter of FD_RESIZE; fd_padding of FD_PAD, and of the step that
                      * draws an FD_CROP */
     int32_t noise; /* fd_noise, for FD_ERASE */
-    double value[FD_VALUES];
+    /* The numbers of the operation, or of the step that draws it: by place for fd_drawn, and by name, for the
+     * kind of that name or those in the comment. A flag is 0 or 1. */
+    union {
+        double value[FD_VALUES];
+        struct {
+            double amount; /* the factor; of FD_HUE the shift, -0.5 to 0.5 of the circle */
+            double factor[3], summand[3]; /* of FD_FLOATS: how levels become floats */
+        } colour; /* FD_BRIGHTNESS to FD_INVERT */
+        double threshold; /* FD_SOLARIZE: the smallest value to invert */
+        double lift; /* FD_SOLARIZE_ADD: what is added to values below 128 */
+        double bits; /* FD_POSTERIZE: how many to keep, 0 to 8 */
+        double without_white; /* FD_EQUALIZE of OpenCV: white pixels do not count */
+        struct {
+            double width; /* of the kernel, odd; 0: albumentations' for that sigma */
+            double sigma_across, sigma_down;
+            double height; /* odd; 0: the width */
+        } blur;
+        double sigma; /* FD_BOX_BLUR */
+        double matrix[8]; /* FD_WARP (6 of them), FD_PERSPECTIVE: from the result to the source */
+        struct {
+            double degrees; /* counter-clockwise about a centre */
+            double grows; /* 1: the result shows all of the image; 2: about another centre, too */
+            double right, down; /* how far the centre is from the image's */
+        } rotate;
+        struct {
+            double degrees; /* clockwise */
+            double right, down, scale;
+            double shear_across, shear_down; /* degrees */
+            double centre_right, centre_down; /* how far the centre is from the image's */
+        } affine;
+        struct {
+            double degrees; /* counter-clockwise */
+            double right, down, scale_across;
+            double shear_across, shear_down; /* degrees */
+            double scale_down;
+        } opencv_affine;
+        struct {
+            double others[7], padding;
+        } outside; /* an fd_padding: FD_WARP, FD_AFFINE, FD_LENS, FD_GRID and FD_ELASTIC of OpenCV */
+        double channels[3]; /* FD_PERMUTE: which one (0 to 2) becomes red, green and blue */
+        double share; /* FD_MIX_BEGIN, FD_MIX_ADD; FD_MIX_END: of the mix in the result */
+        struct {
+            double left, top, width, height;
+        } box; /* FD_ERASE; FD_CROP and FD_FILL: inside the image */
+        struct {
+            double width, height;
+            double by_area; /* of a step: it becomes FD_FILTER_AREA where a side shrinks */
+        } resize;
+        struct {
+            double left, top, right, bottom; /* pixels */
+        } pad;
+        struct {
+            double factor, summand;
+            double of_mean, of_grey_mean; /* shares of the mean level and of the grey image's */
+        } levels; /* the sum of all four is truncated */
+        struct {
+            double hue, saturation, value; /* what is added; the circle of hues is 180 */
+        } shift; /* FD_SHIFT_COLOURS */
+        struct {
+            double deviation, mean; /* of FD_NOISE_CHANNEL, a pixel's channels get the same */
+        } normal; /* FD_NOISE */
+        struct {
+            double side; /* odd: of a square in which a line of pixels has weights */
+            double degrees, direction; /* of the line; -1 to 1 */
+            double right, down; /* its shift, -1 to 1 */
+            double is_square; /* all of the square has weights */
+        } mean_blur;
+        struct {
+            double limit, columns, rows; /* how many tiles there are across and down */
+        } clahe;
+        struct {
+            double factor[3], summand[3];
+        } scaling; /* FD_CHANNELS: of red, green and blue; truncated */
+        double exponent; /* FD_GAMMA: of levels from 0 to 1 */
+        struct {
+            double share; /* of the sharpened or embossed image in the result */
+            double strength; /* of a sharpened one: its lightness */
+            double embosses;
+        } convolve;
+        double side; /* FD_MEDIAN: of a square, odd */
+        double scale; /* FD_DOWNSCALE */
+        struct {
+            double distortion; /* albumentations' coefficient */
+            double is_fisheye; /* of which lens it is; else a camera's */
+        } lens;
+        struct {
+            double steps; /* of an axis */
+            double change, range; /* of their lengths: the least one, and how much more */
+            double fills; /* the grid fills the image */
+        } grid;
+        struct {
+            double alpha, sigma;
+            double is_joint, is_uniform; /* both axes move alike; the noise is uniform */
+            double reach; /* the weights of the Gaussian on each side */
+        } elastic;
+        /* Of the steps that depend on the size. Pairs are across and down. */
+        struct {
+            double width; /* 0, as the height is: the longer side becomes `longest` */
+            double height; /* 0: the shorter side gets the width */
+            double longest; /* the longer side is at most this; 0: no limit */
+        } scale_to;
+        struct {
+            double unused[2], narrowest, widest; /* width to height, if no drawn box fits */
+        } box_limits;
+        struct {
+            double side[2], unused[2];
+            double border[4]; /* left, top, right, bottom */
+        } random_crop;
+        struct {
+            double lowest, highest; /* the height */
+            double aspect; /* width to height */
+        } sized_crop; /* FD_RANDOM_CROP */
+        struct {
+            double shorter, longer; /* most pixels of a side; of the longer one, 0 is no limit */
+            double width, height; /* instead of those */
+        } scale_by;
+        struct {
+            double width, height;
+            double rounds_down; /* half of an odd margin */
+        } central_crop;
+        struct {
+            double width, height; /* one may be 0 */
+            double by_area; /* as of `resize` */
+            double most; /* factor; 0: no limit */
+        } fit;
+        struct {
+            double side[2]; /* at least */
+            double multiple[2]; /* instead of that, if not 0 */
+            double before[2]; /* the share of the padding at the left and the top; -1: random */
+        } pad_to;
+        double unit; /* FD_MULTIPLES */
+        struct {
+            double least, most;
+        } hole[2];
+        double reach; /* FD_PERSPECTIVE_CHANGE: of corners, in halves of the image */
+    };
     uint8_t fill[4]; /* RGB of pixels from outside, for FD_PAD, too; if the last one is 1,
                        * torchvision blends it with pixels that are partly outside */
     float level[3]; /* this and the next for FD_ERASE */
@@ -279,31 +398,21 @@ typedef enum {
     FD_CHOICE, /* `picks` different inner steps, by weight */
     FD_MIX, /* the mix of all inner steps, each done on the image as it was: torchvision's or timm's AugMix */
     FD_ERASURE, /* FD_ERASE of a random box: `area` and `aspect` */
-    /* These depend on the size of the image so far. value[0] and value[1] of `operation` are a width and
-     * a height, and become those of its FD_RESIZE, FD_CROP or FD_PERSPECTIVE. */
-    FD_SCALE, /* resize to it; if the height is 0, the shorter side gets the width, and the longer
-               * side at most value[2], if that is not 0; if the width is 0, too, it becomes value[2] */
-    FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height; value[2] and
-             * value[3] are the limits of that for the box that is taken if no drawn one fits */
-    FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with value[4] to
-                     * value[7] pixels at the left, top, right and bottom. If it is 3, a crop of a height of
-                     * value[0] to value[1], value[2] times as wide, as far as the image goes */
-    FD_SCALE_BY, /* resize by the largest factor with which the shorter side is at most value[0], and the
-                  * longer one at most value[1]; if value[1] is 0, it has no limit. With value[2] and value[3]
-                  * instead, a width and a height: by the largest one that fits, times a factor of `area`. If
-                  * `picks` is 0, by that factor alone */
-    FD_CENTRAL_CROP, /* if it is larger than the image: padded with black, or not possible if `picks` is 0;
-                      * if value[2] is 1, half of an odd margin is rounded down */
-    FD_FIT, /* resize by one factor to that size, of which a side may be 0: so that the image just fits in
-             * it or, if `picks` is 1, covers it; by at most value[3], if that is not 0 */
-    FD_PAD_TO, /* pad to at least that size, or, if value[2] and value[3] are not 0, to multiples of them;
-                * value[4] and value[5] are the shares of that at the left and the top, -1: random; if
-                * `picks` is 1, pad to a square */
-    FD_MULTIPLES, /* resize to multiples of value[0], with at least area[0] and at most area[1] pixels */
-    FD_HOLE, /* FD_FILL a random box: value[0] to value[1] wide, and value[2] to value[3] high; if `picks` is
-              * 1, these are shares of the image, else whole pixels */
-    FD_PERSPECTIVE_CHANGE /* move the corners by up to value[0] of half of the image; as albumentations by
-                           * normal shares of it, with a deviation of `area` */
+    /* These depend on the size of the image so far. */
+    FD_SCALE, /* resize to `scale_to` */
+    FD_BOX, /* crop a random box of the whole, of `area` and `aspect` of width to height */
+    FD_RANDOM_CROP, /* first pad to that size if `picks` is 1; if it is 2, together with the border. If it is
+                     * 3, a `sized_crop` as far as the image goes */
+    FD_SCALE_BY, /* resize by the largest factor with which the sides are in their limits. With a width and a
+                  * height instead: by the largest one that fits, times a factor of `area`. If `picks` is 0,
+                  * by that factor alone, and `resize.by_area` */
+    FD_CENTRAL_CROP, /* if it is larger than the image: padded with black, or not possible if `picks` is 0 */
+    FD_FIT, /* resize by one factor, so that the image just fits in that size or, if `picks` is 1, covers it */
+    FD_PAD_TO, /* if `picks` is 1, pad to a square */
+    FD_MULTIPLES, /* resize to multiples of `unit`, with at least area[0] and at most area[1] pixels */
+    FD_HOLE, /* FD_FILL a random box: if `picks` is 1, of shares of the image, else of whole pixels */
+    FD_PERSPECTIVE_CHANGE /* move the corners; as albumentations by normal shares of the image, with a
+                           * deviation of `area` */
 } fd_step_kind;
 
 /* value[at] of an operation becomes start + or - range * a number between 0 and 1. */
@@ -543,5 +652,3 @@ void fd_items_free(fd_item *items, size_t count);
 // cffi: to here
 
 #pragma GCC visibility pop
-
-#endif

@@ -1,6 +1,5 @@
 /* files.h: reading the files of items; for batch.c. */
-#ifndef FASTDECODE_FILES_H
-#define FASTDECODE_FILES_H
+#pragma once
 
 #include "fastdecode.h"
 
@@ -14,5 +13,3 @@ int fd_read_range(fd_item *item);
 
 /* The system's words for an errno. */
 void fd_file_error(int code, char *words, size_t size);
-
-#endif

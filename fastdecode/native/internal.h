@@ -1,6 +1,5 @@
 /* internal.h: declarations that only the files of the core share. */
-#ifndef FASTDECODE_INTERNAL_H
-#define FASTDECODE_INTERNAL_H
+#pragma once
 
 #include "fastdecode.h"
 
@@ -47,16 +46,14 @@ const uint8_t *fd_ppm_pixels(const uint8_t *data, size_t size, int32_t *width, i
 /* Whether a resize stays within what the core can compute. */
 int fd_is_possible(const fd_resize *resize);
 
+/* ---- result.c ---- */
+
 /* Prepare the weights of all rows and columns for an image, which is augmented or not. Sets `window` (left, top, right, bottom)
  * to the reduced pixels that the caller must then feed to `sink`; it never exceeds what `resize`
  * allows to be read. `sink` writes to `out`, which is complete after the window's last row; if the
  * image is augmented, after fd_resampler_finish. */
 int fd_resampler_begin(fd_resampler *resampler, const fd_resize *resize, int is_augmented,
                        const fd_pixels *pixels, void *out, int32_t window[4], fd_sink *sink);
-
-/* Resize an image of RGBX without gaps, with FD_PADDING bytes after it, to another one. */
-int fd_resample(fd_resampler *resampler, const uint8_t *rgbx, int32_t width,
-                const fd_resize *resize, uint8_t *out);
 
 /* Apply the operations to an image that is augmented, and write it to `out`. */
 int fd_resampler_finish(fd_resampler *resampler, const fd_operation *operations, int32_t count);
@@ -76,5 +73,3 @@ int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, si
 /* Carry out an FD_ERASE, whose box must be inside, on a result of this form. */
 void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
               const fd_operation *operation);
-
-#endif

@@ -32,13 +32,13 @@ static fd_resize unchanged(int32_t width, int32_t height) {
                        .height = height};
 }
 
-static void crop(fd_resize *resize, const double value[FD_VALUES]) {
-    int32_t left = (int32_t)value[0], width = (int32_t)value[2];
+static void crop(fd_resize *resize, const fd_operation *operation) {
+    int32_t left = (int32_t)operation->box.left, width = (int32_t)operation->box.width;
 
     resize->x += resize->flip ? resize->width - left - width : left;
-    resize->y += (int32_t)value[1];
+    resize->y += (int32_t)operation->box.top;
     resize->width = width;
-    resize->height = (int32_t)value[3];
+    resize->height = (int32_t)operation->box.height;
 }
 
 /* Resize the part that is kept. As the operation would, read no pixels beyond it. */
@@ -46,7 +46,7 @@ static void scale(fd_resize *resize, const fd_operation *operation) {
     int32_t left = (int32_t)resize->left + resize->x, top = (int32_t)resize->top + resize->y;
     int32_t right = left + resize->width, bottom = top + resize->height;
 
-    *resize = unchanged((int32_t)operation->value[0], (int32_t)operation->value[1]);
+    *resize = unchanged((int32_t)operation->resize.width, (int32_t)operation->resize.height);
     resize->left = resize->in_left = left;
     resize->top = resize->in_top = top;
     resize->right = resize->in_right = right;
@@ -63,9 +63,9 @@ static int can_scale(const fd_resize *resize, const fd_operation *operation) {
 
 /* Let an image of this size be cropped before its border is made, of which the rest is made then. Returns 0
  * where that shows pixels that the crop leaves out. */
-static int crop_border(double border[FD_VALUES], int32_t mode, double box[FD_VALUES], int32_t width,
-                       int32_t height) {
-    double rest[4], part[4];
+static int crop_border(fd_operation *pad, fd_operation *crop, int32_t width, int32_t height) {
+    const int mirrors = pad->filter == FD_PAD_REFLECT || pad->filter == FD_PAD_SYMMETRIC;
+    double *border = pad->value, *box = crop->value, rest[4], part[4]; /* across, down, twice */
 
     for (int i = 0; i < 2; i++) {
         double side = i ? height : width, from = box[i] - border[i], end = from + box[2 + i];
@@ -73,7 +73,6 @@ static int crop_border(double border[FD_VALUES], int32_t mode, double box[FD_VAL
         part[2 + i] = fmin(end, side) - part[i];
         rest[i] = part[i] - from;
         rest[2 + i] = fmax(end - side, 0);
-        int mirrors = mode == FD_PAD_REFLECT || mode == FD_PAD_SYMMETRIC;
         if (part[2 + i] <= (mirrors ? fmax(rest[i], rest[2 + i]) : 0))
             return 0;
     }
@@ -86,8 +85,6 @@ static int crop_border(double border[FD_VALUES], int32_t mode, double box[FD_VAL
  * same. */
 static int comes_before(fd_operation *crop, fd_operation *operation, int32_t width,
                         int32_t height) {
-    double *value = operation->value, *box = crop->value;
-
     if (operation->library == FD_FLOATS)
         return 0; /* those that follow each other are rounded once */
     switch (operation->kind) {
@@ -103,15 +100,15 @@ static int comes_before(fd_operation *crop, fd_operation *operation, int32_t wid
     case FD_SHIFT_COLOURS:
         return 1;
     case FD_LEVELS:
-        return value[2] == 0 && value[3] == 0;
+        return operation->levels.of_mean == 0 && operation->levels.of_grey_mean == 0;
     case FD_MIRROR:
-        box[0] = width - box[0] - box[2];
+        crop->box.left = width - crop->box.left - crop->box.width;
         return 1;
     case FD_TURN_OVER:
-        box[1] = height - box[1] - box[3];
+        crop->box.top = height - crop->box.top - crop->box.height;
         return 1;
     case FD_PAD:
-        return crop_border(value, operation->filter, box, width, height);
+        return crop_border(operation, crop, width, height);
     default:
         return 0;
     }
@@ -134,11 +131,14 @@ static void bring_crops_forward(int32_t width, int32_t height, fd_operation *ope
 }
 
 static int is_idle(const fd_operation *operation) {
-    const double *border = operation->value;
-
-    return operation->kind == FD_PAD && border[0] + border[1] + border[2] + border[3] == 0;
+    return operation->kind == FD_PAD && operation->pad.left + operation->pad.top +
+                                                operation->pad.right + operation->pad.bottom ==
+                                            0;
 }
 
+/* First crops sink to the front, past what gives the same after them. Then the operations in front become one
+ * resize of a rectangle, as far as that goes: before a resize a crop narrows the source (x, y, width, height of
+ * an unchanged canvas), the resize makes that the box, and after it a crop narrows the result. */
 int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *operations,
                 int32_t count) {
     int32_t done = 0, resizes = 0, flip;
@@ -148,7 +148,7 @@ int32_t fd_fold(int32_t width, int32_t height, fd_resize *resize, fd_operation *
     for (; done < count; done++) {
         const fd_operation *operation = &operations[done];
         if (operation->kind == FD_CROP)
-            crop(resize, operation->value);
+            crop(resize, operation);
         else if (operation->kind == FD_MIRROR)
             resize->flip = !resize->flip;
         else if (operation->kind == FD_RESIZE && !resizes && can_scale(resize, operation)) {

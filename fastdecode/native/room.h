@@ -1,6 +1,5 @@
 /* room.h: memory that is kept from image to image. */
-#ifndef FASTDECODE_ROOM_H
-#define FASTDECODE_ROOM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ void fd_room_free(fd_room *room);
 /* The same without keeping: `size` is a multiple of a cache line. */
 void *fd_aligned(size_t size);
 void fd_aligned_free(void *memory);
-
-#endif

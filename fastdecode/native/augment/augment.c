@@ -1,337 +1,101 @@
-/* augment.c: augmentations of a crop in memory, with the results of Pillow.
+/* augment.c: augmentations of a crop in memory.
  *
- * An operation changes the pixels in place, or writes to the second buffer and swaps. Its arithmetic is
- * Pillow's (ImageEnhance, ImageOps): floats are float32 and truncated where Pillow's are.
+ * A file calls only what is below it; of the same row, none:
+ *
+ *   augment.c                         chooses what applies an operation
+ *   tensors.c, remap.c                warps of torchvision and OpenCV; the colours of torchvision
+ *   warp.c                            (warp.h) warps of Pillow, and what all warps share
+ *   pillow.c, opencv.c, floats.c      (operations.h) levels and colours
+ *   blur.c, filter.c, clahe.c         neighbours
+ *   reshape.c, mix.c                  whole pixels; several images
+ *   limits.c, geometry.c              the numbers of an operation: are they good, and what do they say?
+ *   canvas.c, noise.c                 (canvas.h, random.h) the image; random numbers
+ *
+ * Beside them, program.c draws operations (limits.c, geometry.c), and result.c, which calls this file, stores
+ * what they make, and lets erase.c replace a part of it. An operation changes the pixels in place, or writes
+ * to the second buffer and swaps.
  */
-#include "augment.h"
+#include "warp.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { LARGEST_SIDE = 65500, LARGEST_IMAGE = 1 << 29 /* pixels */ };
+enum {
+    LARGEST_SIDE = 65500,
+    LARGEST_IMAGE = 1 << 29, /* pixels */
+    LARGEST_WARPED = 16384 /* side: beyond it Pillow's own arithmetic changes */
+};
 
 struct fd_augmenter {
     fd_canvas canvas;
     fd_mixing mixing;
-    fd_resampler *resampler; /* made when it is first needed */
-    fd_room scratch;
+    fd_scaler scaler;
 };
 
-/* ---- blending ---- */
+/* ---- warps ---- */
 
-/* ImagingBlend: in float32, truncated. */
-INLINE uint32_t mix(int32_t from, int32_t to, float factor) {
-    return fd_level((int32_t)((float)from + factor * (float)(to - from)));
+static int is_small(const fd_canvas *canvas) {
+    return canvas->width <= LARGEST_WARPED && canvas->height <= LARGEST_WARPED;
 }
 
-/* Blend two pixels, channel by channel. Pixels as numbers of 32 bits let the compiler vectorise. */
-INLINE void save_mix(uint8_t *pixels, size_t i, uint32_t from, uint32_t to, float factor) {
-    fd_save_pixel(pixels, i, mix((int32_t)(from & 255), (int32_t)(to & 255), factor),
-                  mix((int32_t)(from >> 8 & 255), (int32_t)(to >> 8 & 255), factor),
-                  mix((int32_t)(from >> 16 & 255), (int32_t)(to >> 16 & 255), factor));
-}
+/* Warp by an inverse affine matrix, with the result of the operation's library. */
+static int warp_by(fd_canvas *canvas, const double matrix[6], const fd_operation *how) {
+    fd_operation warp = *how;
 
-INLINE void mix_level_body(uint8_t *restrict pixels, size_t count, uint32_t level, float factor) {
-    for (size_t i = 0; i < count; i++)
-        save_mix(pixels, i, level * 0x010101, fd_load_pixel(pixels, i), factor);
-}
-
-VARIANTS(mix_level, mix_level_body, (uint8_t *pixels, size_t count, uint32_t level, float factor),
-         (pixels, count, level, factor))
-
-INLINE void mix_rows_body(uint8_t *restrict out, const uint8_t *restrict from,
-                          const uint8_t *restrict to, size_t count, float factor) {
-    for (size_t i = 0; i < count; i++)
-        save_mix(out, i, fd_load_pixel(from, i), fd_load_pixel(to, i), factor);
-}
-
-VARIANTS(mix_rows, mix_rows_body,
-         (uint8_t *out, const uint8_t *from, const uint8_t *to, size_t count, float factor),
-         (out, from, to, count, factor))
-
-/* ---- luminance ---- */
-
-/* Pillow's convert("L"). */
-INLINE uint32_t luminance(uint32_t pixel) {
-    return ((pixel & 255) * 19595 + (pixel >> 8 & 255) * 38470 + (pixel >> 16 & 255) * 7471 +
-            0x8000) >>
-           16;
-}
-
-/* The caller clears `sum`. Blocks keep the 32-bit sums of a block from overflowing. */
-INLINE void add_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *sum) {
-    enum { BLOCK = 1 << 16 };
-
-    for (size_t from = 0; from < count; from += BLOCK) {
-        size_t end = count - from < BLOCK ? count : from + BLOCK;
-        uint32_t part = 0;
-        for (size_t i = from; i < end; i++)
-            part += luminance(fd_load_pixel(pixels, i));
-        *sum += part;
+    if (!is_small(canvas))
+        return FD_ARGUMENT;
+    memset(warp.value, 0, sizeof warp.value);
+    memcpy(warp.matrix, matrix, 6 * sizeof *matrix);
+    if (how->library == FD_OPENCV) {
+        warp.outside.padding = how->outside.padding;
+        return fd_opencv_warp(canvas, &warp);
     }
+    if (how->library == FD_TORCHVISION && !fd_moves_whole_pixels(matrix))
+        return fd_tensor_warp(canvas, &warp);
+    return fd_pillow_warp(canvas, &warp);
 }
 
-VARIANTS(add_luminance, add_luminance_body, (const uint8_t *pixels, size_t count, uint64_t *sum),
-         (pixels, count, sum))
-
-INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = fd_load_pixel(pixels, i);
-        save_mix(pixels, i, luminance(pixel) * 0x010101, pixel, factor);
-    }
+static int warp(fd_canvas *canvas, const fd_operation *how) {
+    return warp_by(canvas, how->matrix, how);
 }
 
-VARIANTS(saturate, saturate_body, (uint8_t *pixels, size_t count, float factor),
-         (pixels, count, factor))
-
-INLINE void make_grey_body(uint8_t *restrict pixels, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t grey = luminance(fd_load_pixel(pixels, i));
-        fd_save_pixel(pixels, i, grey, grey, grey);
-    }
+static int perspective(fd_canvas *canvas, const fd_operation *how) {
+    if (!is_small(canvas))
+        return FD_ARGUMENT;
+    return how->library == FD_TORCHVISION ? fd_tensor_warp(canvas, how)
+                                          : fd_pillow_perspective(canvas, how);
 }
 
-VARIANTS(make_grey, make_grey_body, (uint8_t *pixels, size_t count), (pixels, count))
+/* As PIL.Image.rotate does. */
+static int rotate(fd_canvas *canvas, const fd_operation *how) {
+    int turns = canvas->width == canvas->height || how->rotate.grows != 0.0;
+    double angle = fd_angle_of(how->rotate.degrees), m[6];
+    double right_by = how->rotate.right, down_by = how->rotate.down;
 
-static void change_contrast(uint8_t *pixels, size_t count, float factor) {
-    uint64_t sum = 0;
-
-    add_luminance(pixels, count, &sum);
-    mix_level(pixels, count, (uint32_t)((double)sum / (double)count + 0.5), factor);
-}
-
-/* ---- sharpness ---- */
-
-/* Apply ImageFilter.SMOOTH to a row: the weights are 1, that of the centre is 5, and their sum is 13.
- * 5042 / 2^16 divides exactly by 13 up to 255 * 13 + 6. `sums` has room for a row. */
-INLINE void smooth_row_body(uint8_t *restrict out, const uint8_t *restrict row, size_t stride,
-                            uint16_t *restrict sums) {
-    const uint8_t *above = row - stride, *below = row + stride;
-
-    for (size_t i = 0; i < stride; i++)
-        sums[i] = (uint16_t)(above[i] + row[i] + below[i]);
-    for (size_t i = 4; i < stride - 4; i++) {
-        uint16_t sum = (uint16_t)(sums[i - 4] + sums[i] + sums[i + 4] + 4 * row[i] + 6);
-        out[i] = (uint8_t)(sum * 5042U >> 16);
-    }
-    memcpy(out, row, 4);
-    memcpy(out + stride - 4, row + stride - 4, 4);
-}
-
-VARIANTS(smooth_row, smooth_row_body,
-         (uint8_t *out, const uint8_t *row, size_t stride, uint16_t *sums),
-         (out, row, stride, sums))
-
-static int sharpen(fd_canvas *canvas, float factor, fd_room *room) {
-    size_t width = (size_t)canvas->width, stride = 4 * width;
-    uint16_t *sums = fd_room_for(room, stride * sizeof *sums + stride);
-
-    if (sums == NULL)
-        return FD_NO_MEMORY;
-    if (canvas->width < 3 || canvas->height < 3) /* Pillow smooths nothing */
+    if (angle == 0.0 && how->rotate.grows != 2.0)
         return FD_OK;
-    uint8_t *smooth = (uint8_t *)(sums + stride);
-    size_t last = (size_t)(canvas->height - 1) * stride;
-    memcpy(canvas->other, canvas->pixels, stride);
-    memcpy(canvas->other + last, canvas->pixels + last, stride);
-    for (size_t at = stride; at < last; at += stride) {
-        smooth_row(smooth, canvas->pixels + at, stride, sums);
-        mix_rows(canvas->other + at, smooth, canvas->pixels + at, width, factor);
+    if (right_by == 0.0 && down_by == 0.0 && how->rotate.grows != 2.0 &&
+        (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0)))) {
+        fd_turn_quarters(canvas, (int)(angle / 90.0));
+        return FD_OK;
     }
-    fd_canvas_swap(canvas);
-    return FD_OK;
+    fd_set_rotation(m, angle, canvas->width / 2.0 + right_by, canvas->height / 2.0 + down_by);
+    double x = -(canvas->out_width - canvas->width) / 2.0;
+    double y = -(canvas->out_height - canvas->height) / 2.0, right = m[2], below = m[5];
+    m[2] = m[0] * x + m[1] * y + right;
+    m[5] = m[3] * x + m[4] * y + below;
+    return warp_by(canvas, m, how);
 }
 
-/* ---- one value to another ---- */
+static int affine(fd_canvas *canvas, const fd_operation *how) {
+    double m[6];
 
-INLINE void invert_body(uint8_t *restrict bytes, size_t count, uint8_t threshold) {
-    for (size_t i = 0; i < count; i++) {
-        uint8_t turned = (uint8_t)~bytes[i];
-        bytes[i] = bytes[i] >= threshold ? turned : bytes[i];
-    }
+    return fd_set_affine(m, how, canvas->width * 0.5, canvas->height * 0.5)
+               ? warp_by(canvas, m, how)
+               : FD_ARGUMENT;
 }
 
-VARIANTS(invert, invert_body, (uint8_t *bytes, size_t count, uint8_t threshold),
-         (bytes, count, threshold))
-
-/* Pillow compares with the threshold as a float: values below it stay. */
-static void solarize(uint8_t *bytes, size_t count, double threshold) {
-    if (threshold <= 255.0)
-        invert(bytes, count, (uint8_t)(threshold > 0.0 ? ceil(threshold) : 0));
-}
-
-/* timm's SolarizeAdd. */
-INLINE void lift_body(uint8_t *restrict bytes, size_t count, uint32_t more) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t lifted = bytes[i] + more;
-        bytes[i] = (uint8_t)(bytes[i] >= 128 ? bytes[i] : lifted > 255 ? 255 : lifted);
-    }
-}
-
-VARIANTS(lift, lift_body, (uint8_t *bytes, size_t count, uint32_t more), (bytes, count, more))
-
-INLINE void keep_bits_body(uint8_t *restrict bytes, size_t count, uint8_t mask) {
-    for (size_t i = 0; i < count; i++)
-        bytes[i] &= mask;
-}
-
-VARIANTS(keep_bits, keep_bits_body, (uint8_t *bytes, size_t count, uint8_t mask),
-         (bytes, count, mask))
-
-void fd_look_up(uint8_t *pixels, size_t count, uint8_t (*tables)[256]) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = fd_load_pixel(pixels, i);
-        fd_save_pixel(pixels, i, tables[0][pixel & 255], tables[1][pixel >> 8 & 255],
-                      tables[2][pixel >> 16 & 255]);
-    }
-}
-
-/* ---- autocontrast and equalize ---- */
-
-INLINE void find_range_body(const uint8_t *restrict pixels, size_t count, uint8_t *low,
-                            uint8_t *high) {
-    enum { LANES = 64 };
-    uint8_t least[LANES], most[LANES];
-    size_t bytes = 4 * count, i = 0;
-
-    memset(least, 255, sizeof least);
-    memset(most, 0, sizeof most);
-    for (; i + LANES <= bytes; i += LANES)
-        for (size_t k = 0; k < LANES; k++) {
-            least[k] = pixels[i + k] < least[k] ? pixels[i + k] : least[k];
-            most[k] = pixels[i + k] > most[k] ? pixels[i + k] : most[k];
-        }
-    for (; i < bytes; i++) {
-        least[i % 4] = pixels[i] < least[i % 4] ? pixels[i] : least[i % 4];
-        most[i % 4] = pixels[i] > most[i % 4] ? pixels[i] : most[i % 4];
-    }
-    for (size_t k = 4; k < LANES; k++) {
-        least[k % 4] = least[k] < least[k % 4] ? least[k] : least[k % 4];
-        most[k % 4] = most[k] > most[k % 4] ? most[k] : most[k % 4];
-    }
-    memcpy(low, least, 4);
-    memcpy(high, most, 4);
-}
-
-VARIANTS(find_range, find_range_body,
-         (const uint8_t *pixels, size_t count, uint8_t *low, uint8_t *high),
-         (pixels, count, low, high))
-
-static void autocontrast(uint8_t *pixels, size_t count, int of_tensor) {
-    uint8_t low[4], high[4], tables[3][256];
-
-    find_range(pixels, count, low, high);
-    for (int c = 0; c < 3; c++) {
-        int is_flat = low[c] == high[c];
-        double scale = is_flat ? 1.0 : 255.0 / (high[c] - low[c]);
-        double offset = is_flat ? 0.0 : -low[c] * scale;
-        float step = is_flat ? 1.0f : (float)(high[c] - low[c]) * (float)(1.0 / 255.0);
-        for (int v = 0; v < 256; v++) {
-            float part = (float)(is_flat ? v : v - low[c]) / step;
-            int value = of_tensor ? (int)part : (int)(v * scale + offset);
-            tables[c][v] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-        }
-    }
-    fd_look_up(pixels, count, tables);
-}
-
-void fd_count_levels(const uint8_t *pixels, size_t count, uint32_t (*counts)[256]) {
-    enum { SETS = 4 }; /* neighbours are often equal, and counting in one place would wait */
-    uint32_t sets[SETS][3][256];
-
-    memset(sets, 0, sizeof sets);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = fd_load_pixel(pixels, i);
-        sets[i % SETS][0][pixel & 255]++;
-        sets[i % SETS][1][pixel >> 8 & 255]++;
-        sets[i % SETS][2][pixel >> 16 & 255]++;
-    }
-    for (int c = 0; c < 3; c++)
-        for (int v = 0; v < 256; v++)
-            counts[c][v] = sets[0][c][v] + sets[1][c][v] + sets[2][c][v] + sets[3][c][v];
-}
-
-static void equalize(uint8_t *pixels, size_t count) {
-    uint32_t counts[3][256];
-    uint8_t tables[3][256];
-
-    fd_count_levels(pixels, count, counts);
-    for (int c = 0; c < 3; c++) {
-        uint32_t levels = 0, last = 0;
-        for (int v = 0; v < 256; v++)
-            if (counts[c][v]) {
-                last = counts[c][v];
-                levels++;
-            }
-        uint32_t step = levels > 1 ? ((uint32_t)count - last) / 255 : 0, sum = step / 2;
-        for (int v = 0; v < 256; v++) {
-            uint32_t value = step ? sum / step : (uint32_t)v;
-            tables[c][v] = (uint8_t)(value > 255 ? 255 : value);
-            sum += counts[c][v];
-        }
-    }
-    fd_look_up(pixels, count, tables);
-}
-
-/* ---- mirroring ---- */
-
-INLINE void mirror_row_body(uint8_t *restrict out, const uint8_t *restrict row, size_t width) {
-    for (size_t x = 0; x < width; x++)
-        memcpy(out + 4 * x, row + 4 * (width - 1 - x), 4);
-}
-
-FD_VARIANTS(void, , fd_mirror_row, mirror_row_body,
-            (uint8_t *out, const uint8_t *row, size_t width), (out, row, width))
-
-static void mirror(fd_canvas *canvas) {
-    size_t width = (size_t)canvas->width;
-
-    for (size_t y = 0; y < (size_t)canvas->height; y++)
-        fd_mirror_row(canvas->other + 4 * width * y, canvas->pixels + 4 * width * y, width);
-    fd_canvas_swap(canvas);
-}
-
-static void turn_over(fd_canvas *canvas) {
-    size_t stride = 4 * (size_t)canvas->width, height = (size_t)canvas->height;
-
-    for (size_t y = 0; y < height; y++)
-        memcpy(canvas->other + stride * y, canvas->pixels + stride * (height - 1 - y), stride);
-    fd_canvas_swap(canvas);
-}
-
-INLINE void permute_body(uint8_t *restrict pixels, size_t count, const int32_t *restrict from) {
-    uint32_t shifts[3];
-
-    for (int c = 0; c < 3; c++)
-        shifts[c] = 8 * (uint32_t)(FIRST_IS_LOW ? from[c] : 3 - from[c]);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel;
-        memcpy(&pixel, pixels + 4 * i, sizeof pixel);
-        for (int c = 0; c < 3; c++)
-            pixels[4 * i + (size_t)c] = (uint8_t)(pixel >> shifts[c]);
-    }
-}
-
-VARIANTS(permute, permute_body, (uint8_t *pixels, size_t count, const int32_t *from),
-         (pixels, count, from))
-
-/* ---- the interface ---- */
-
-void fd_canvas_swap(fd_canvas *canvas) {
-    uint8_t *pixels = canvas->other;
-    fd_room room = canvas->rooms[1];
-
-    canvas->other = canvas->pixels;
-    canvas->pixels = pixels;
-    canvas->rooms[1] = canvas->rooms[0];
-    canvas->rooms[0] = room;
-}
-
-void fd_canvas_become(fd_canvas *canvas) {
-    fd_canvas_swap(canvas);
-    canvas->width = canvas->out_width;
-    canvas->height = canvas->out_height;
-}
+/* ---- the choice ---- */
 
 /* Find the size of an operation's result, and memory for it. */
 static int prepare(fd_canvas *canvas, const fd_operation *operation) {
@@ -346,229 +110,61 @@ static int prepare(fd_canvas *canvas, const fd_operation *operation) {
     return canvas->other == NULL ? FD_NO_MEMORY : FD_OK;
 }
 
-/* Do an operation whose result for tensors is another one than Pillow's. */
-static int run_for_tensors(uint8_t *pixels, size_t count, const fd_operation *operation) {
-    switch (operation->kind) {
-    case FD_CONTRAST:
-        fd_tensor_contrast(pixels, count, operation->value[0]);
-        return 1;
-    case FD_SATURATION:
-        fd_tensor_saturate(pixels, count, operation->value[0]);
-        return 1;
-    case FD_HUE:
-        fd_tensor_hue(pixels, count, operation->value[0]);
-        return 1;
-    case FD_GREY:
-        fd_tensor_grey(pixels, count);
-        return 1;
-    default:
-        return 0;
-    }
-}
+/* What applies an operation: for Pillow's result, torchvision's and OpenCV's; NULL is as Pillow. */
+static fd_apply *const APPLY[][3] = {
+    [FD_BRIGHTNESS] = {fd_brighten},
+    [FD_CONTRAST] = {fd_pillow_contrast, fd_tensor_contrast, fd_opencv_contrast},
+    [FD_SATURATION] = {fd_pillow_saturate, fd_tensor_saturate, fd_opencv_saturate},
+    [FD_HUE] = {fd_pillow_hue, fd_tensor_hue},
+    [FD_SHARPNESS] = {fd_sharpen},
+    [FD_GREY] = {fd_pillow_grey, fd_tensor_grey, fd_opencv_grey},
+    [FD_INVERT] = {fd_invert},
+    [FD_SOLARIZE] = {fd_solarize},
+    [FD_SOLARIZE_ADD] = {fd_solarize_add},
+    [FD_POSTERIZE] = {fd_posterize},
+    [FD_EQUALIZE] = {fd_pillow_equalize, fd_pillow_equalize, fd_opencv_equalize},
+    [FD_AUTOCONTRAST] = {fd_autocontrast},
+    [FD_BLUR] = {fd_blur},
+    [FD_BOX_BLUR] = {fd_box_blur},
+    [FD_MIRROR] = {fd_mirror},
+    [FD_TURN_OVER] = {fd_turn_over},
+    [FD_WARP] = {warp},
+    [FD_ROTATE] = {rotate},
+    [FD_AFFINE] = {affine},
+    [FD_PERMUTE] = {fd_permute},
+    [FD_PERSPECTIVE] = {perspective, perspective, fd_remap},
+    [FD_CROP] = {fd_crop},
+    [FD_PAD] = {fd_pad},
+    [FD_LEVELS] = {NULL, NULL, fd_levels},
+    [FD_SHIFT_COLOURS] = {NULL, NULL, fd_shift_colours},
+    [FD_FILL] = {fd_fill_box},
+    [FD_NOISE] = {NULL, NULL, fd_add_noise},
+    [FD_MEAN_BLUR] = {fd_mean_blur},
+    [FD_CLAHE] = {fd_clahe},
+    [FD_CHANNELS] = {NULL, NULL, fd_scale_channels},
+    [FD_GAMMA] = {NULL, NULL, fd_gamma},
+    [FD_CONVOLVE] = {fd_convolve},
+    [FD_MEDIAN] = {fd_median},
+    [FD_DOWNSCALE] = {fd_downscale},
+    [FD_LENS] = {fd_remap},
+    [FD_GRID] = {fd_remap},
+    [FD_ELASTIC] = {fd_remap},
+};
 
-/* Do one whose result of OpenCV is another one. */
-static int run_for_opencv(uint8_t *pixels, size_t count, const fd_operation *operation) {
-    const double *value = operation->value;
-    const double contrast[4] = {value[0], 0.0, 0.0, 1.0 - value[0]};
-
-    switch (operation->kind) {
-    case FD_CONTRAST:
-        fd_levels(pixels, count, contrast);
-        return 1;
-    case FD_SATURATION:
-        fd_opencv_saturate(pixels, count, value[0]);
-        return 1;
-    case FD_GREY:
-        fd_opencv_saturate(pixels, count, 0.0);
-        return 1;
-    case FD_LEVELS:
-        fd_levels(pixels, count, value);
-        return 1;
-    case FD_SHIFT_COLOURS:
-        fd_shift_colours(pixels, count, value);
-        return 1;
-    case FD_NOISE:
-        fd_add_noise(pixels, count, operation);
-        return 1;
-    case FD_CHANNELS:
-        fd_channels(pixels, count, value);
-        return 1;
-    case FD_GAMMA:
-        fd_gamma(pixels, count, value[0]);
-        return 1;
-    case FD_EQUALIZE:
-        fd_opencv_equalize(pixels, count, value[0] != 0.0);
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-static int run(fd_augmenter *augmenter, const fd_operation *operation) {
+static int run(fd_augmenter *augmenter, const fd_operation *how) {
     fd_canvas *canvas = &augmenter->canvas;
-    uint8_t *pixels = canvas->pixels;
-    size_t count = (size_t)canvas->width * (size_t)canvas->height;
-    const double *value = operation->value;
-    float factor = (float)value[0];
+    int32_t library = how->library == FD_TORCHVISION || how->library == FD_OPENCV ? how->library
+                                                                                  : FD_PILLOW;
 
-    if (operation->library == FD_TORCHVISION && run_for_tensors(pixels, count, operation))
-        return FD_OK;
-    if (operation->library == FD_OPENCV && run_for_opencv(pixels, count, operation))
-        return FD_OK;
-    switch (operation->kind) {
-    case FD_BRIGHTNESS:
-        mix_level(pixels, count, 0, factor);
-        return FD_OK;
-    case FD_CONTRAST:
-        change_contrast(pixels, count, factor);
-        return FD_OK;
-    case FD_SATURATION:
-        saturate(pixels, count, factor);
-        return FD_OK;
-    case FD_HUE:
-        /* torchvision truncates the shift; Python's % 256 of a negative one is & 255. */
-        fd_shift_hue(pixels, count, (int32_t)(value[0] * 255.0) & 255);
-        return FD_OK;
-    case FD_SHARPNESS:
-        return sharpen(canvas, factor, &augmenter->scratch);
-    case FD_GREY:
-        make_grey(pixels, count);
-        return FD_OK;
-    case FD_INVERT:
-        invert(pixels, 4 * count, 0);
-        return FD_OK;
-    case FD_SOLARIZE:
-        solarize(pixels, 4 * count, value[0]);
-        return FD_OK;
-    case FD_SOLARIZE_ADD:
-        lift(pixels, 4 * count, (uint32_t)value[0]);
-        return FD_OK;
-    case FD_POSTERIZE:
-        keep_bits(pixels, 4 * count, (uint8_t)(0xff00 >> (int)value[0]));
-        return FD_OK;
-    case FD_EQUALIZE:
-        equalize(pixels, count);
-        return FD_OK;
-    case FD_AUTOCONTRAST:
-        autocontrast(pixels, count, operation->library == FD_TORCHVISION);
-        return FD_OK;
-    case FD_BLUR: {
-        int32_t across = value[0] > 0 ? (int32_t)value[0] : (int32_t)(value[1] * 3.5) * 2 + 1;
-        int32_t sides[2] = {across, value[3] > 0 ? (int32_t)value[3] : across};
-        return fd_blur(canvas, sides, value[1], value[2], &augmenter->scratch);
-    }
-    case FD_BOX_BLUR:
-        return fd_box_blur(canvas, value[0], &augmenter->scratch);
-    case FD_MIRROR:
-        mirror(canvas);
-        return FD_OK;
-    case FD_TURN_OVER:
-        turn_over(canvas);
-        return FD_OK;
-    case FD_WARP:
-        return fd_warp(canvas, value, operation, &augmenter->scratch);
-    case FD_ROTATE:
-        return fd_rotate(canvas, value[0], operation, &augmenter->scratch);
-    case FD_AFFINE:
-        return fd_affine(canvas, operation, &augmenter->scratch);
-    case FD_PERMUTE: {
-        const int32_t from[3] = {(int32_t)value[0], (int32_t)value[1], (int32_t)value[2]};
-        permute(pixels, count, from);
-        return FD_OK;
-    }
-    case FD_PERSPECTIVE:
-        if (operation->library != FD_OPENCV)
-            return fd_perspective(canvas, operation);
-        return fd_remap(canvas, operation, &augmenter->scratch);
-    case FD_LENS:
-    case FD_GRID:
-    case FD_ELASTIC:
-        return fd_remap(canvas, operation, &augmenter->scratch);
-    case FD_RESIZE:
-        if (augmenter->resampler == NULL)
-            augmenter->resampler = fd_resampler_create();
-        if (augmenter->resampler == NULL)
-            return FD_NO_MEMORY;
-        return fd_scale(canvas, augmenter->resampler, operation, &augmenter->scratch);
-    case FD_CROP:
-        fd_crop(canvas, operation);
-        return FD_OK;
-    case FD_PAD:
-        fd_pad(canvas, operation);
-        return FD_OK;
-    case FD_FILL:
-        fd_fill_box(canvas, operation);
-        return FD_OK;
-    case FD_MEAN_BLUR:
-        return fd_mean_blur(canvas, value, &augmenter->scratch);
-    case FD_CONVOLVE:
-        return fd_convolve(canvas, value, &augmenter->scratch);
-    case FD_MEDIAN:
-        return fd_median(canvas, (int32_t)value[0], &augmenter->scratch);
-    case FD_DOWNSCALE:
-        return fd_downscale(canvas, value[0], &augmenter->scratch);
-    case FD_CLAHE:
-        return fd_clahe(canvas, value, &augmenter->scratch);
-    case FD_MIX_BEGIN:
-    case FD_MIX_ADD:
-    case FD_MIX_END:
-        return fd_mix(canvas, &augmenter->mixing, (fd_operation_kind)operation->kind, value[0]);
-    default:
+    if (how->kind >= FD_MIX_BEGIN && how->kind <= FD_MIX_END)
+        return fd_mix(canvas, &augmenter->mixing, how);
+    if (how->kind == FD_RESIZE)
+        return fd_scale(canvas, &augmenter->scaler, how);
+    if (how->kind < 0 || how->kind >= (int32_t)(sizeof APPLY / sizeof *APPLY))
         return FD_ARGUMENT;
-    }
-}
-
-int fd_is_good(const fd_operation *operation) {
-    const double *value = operation->value;
-    double size = value[0];
-
-    for (int i = 0; i < FD_VALUES; i++)
-        if (!(fabs(value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
-            return 0;
-    if (operation->library == FD_FLOATS) {
-        int is_known = (operation->kind >= FD_BRIGHTNESS && operation->kind <= FD_HUE) ||
-                       operation->kind == FD_GREY || operation->kind == FD_INVERT;
-        return is_known && fmin(fmin(value[1], value[2]), value[3]) > 0 &&
-               (operation->kind != FD_HUE || fabs(size) <= 0.5);
-    }
-    if (operation->kind == FD_POSTERIZE)
-        return size >= 0 && size <= 8;
-    if (operation->kind == FD_SOLARIZE_ADD)
-        return size >= 0 && size <= 255;
-    if (operation->kind == FD_PERMUTE)
-        return fmin(fmin(size, value[1]), value[2]) >= 0 &&
-               fmax(fmax(size, value[1]), value[2]) < 3;
-    if (operation->kind == FD_BLUR)
-        return ((size >= 1 && size <= 255 && (int)size % 2) || (size == 0 && value[1] < 36)) &&
-               (value[3] == 0 || (value[3] >= 1 && value[3] <= 255 && (int)value[3] % 2)) &&
-               value[1] > 0 && value[2] > 0;
-    if (operation->kind == FD_MEAN_BLUR)
-        return size >= 3 && size <= 63 && (int)size % 2;
-    if (operation->kind == FD_MEDIAN)
-        return size >= 3 && size <= 15 && (int)size % 2;
-    if (operation->kind == FD_DOWNSCALE)
-        return size > 0 && size <= 1;
-    if (operation->kind == FD_GRID && !(size >= 1 && size <= FD_MOST_CELLS))
-        return 0;
-    if (operation->kind == FD_ELASTIC && !(value[1] > 0 && value[4] >= 0 && value[4] <= 4000))
-        return 0;
-    if (operation->kind == FD_CLAHE)
-        return size >= 0 && fmin(value[1], value[2]) >= 1 && fmax(value[1], value[2]) <= 64;
-    if (operation->kind == FD_BOX_BLUR)
-        return size >= 0 && size <= 1000;
-    if (operation->kind == FD_HUE)
-        return size >= -0.5 && size <= 0.5;
-    if (operation->kind == FD_RESIZE)
-        return operation->filter >= FD_FILTER_OWN && operation->filter <= FD_FILTER_NEAREST;
-    if (operation->kind == FD_PAD || operation->kind == FD_CROP)
-        return operation->filter >= FD_PAD_CONSTANT && operation->filter <= FD_PAD_SYMMETRIC;
-    if (operation->kind == FD_WARP || operation->kind == FD_AFFINE || operation->kind == FD_LENS ||
-        operation->kind == FD_GRID || operation->kind == FD_ELASTIC)
-        if (operation->library == FD_OPENCV &&
-            !(value[7] >= FD_PAD_CONSTANT && value[7] <= FD_PAD_SYMMETRIC))
-            return 0;
-    return operation->filter >= FD_NEAREST && operation->filter <= FD_BICUBIC &&
-           (operation->library == FD_PILLOW || operation->filter != FD_BICUBIC);
+    fd_apply *const *apply = APPLY[how->kind], *own = apply[library];
+    own = own == NULL ? apply[FD_PILLOW] : own;
+    return own == NULL ? FD_ARGUMENT : own(canvas, how);
 }
 
 int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, uint8_t **pixels) {
@@ -591,8 +187,7 @@ int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, si
         int status = fd_is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
                                                 : FD_ARGUMENT;
         if (status == FD_OK && operations[i].library == FD_FLOATS)
-            status = fd_run_floats(&augmenter->canvas, &operations[i], count - i, &done,
-                                   &augmenter->scratch);
+            status = fd_run_floats(&augmenter->canvas, &operations[i], count - i, &done);
         else if (status == FD_OK)
             status = run(augmenter, &operations[i]);
         if (status != FD_OK)
@@ -631,8 +226,8 @@ void fd_augmenter_destroy(fd_augmenter *augmenter) {
         return;
     fd_room_free(&augmenter->canvas.rooms[0]);
     fd_room_free(&augmenter->canvas.rooms[1]);
-    fd_resampler_destroy(augmenter->resampler);
-    fd_room_free(&augmenter->scratch);
+    fd_scaler_free(&augmenter->scaler);
+    fd_room_free(&augmenter->canvas.scratch);
     fd_room_free(&augmenter->mixing.sums_room);
     fd_room_free(&augmenter->mixing.kept_room);
     free(augmenter);

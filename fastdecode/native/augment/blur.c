@@ -3,7 +3,7 @@
  * torchvision adds the products of the whole kernel in another order; its result differs by at most 1
  * in about 2 of 100 000 values. Edges are mirrored without repeating the outermost pixel.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,24 +33,16 @@ static kernel make_kernel(int32_t size, double sigma) {
     return made;
 }
 
-/* The pixel that stands for one beyond the edge. */
-static int32_t mirrored(int32_t at, int32_t count) {
-    at = at < 0 ? -at : at;
-    return at < count ? at : 2 * (count - 1) - at;
-}
-
-INLINE void add_bytes_body(float *restrict sums, const uint8_t *restrict row, float weight,
-                           size_t count) {
+VARIANTS(add_bytes, (float *restrict sums, const uint8_t *restrict row, float weight, size_t count),
+         (sums, row, weight, count)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += weight * (float)row[i];
 }
 
-VARIANTS(add_bytes, add_bytes_body, (float *sums, const uint8_t *row, float weight, size_t count),
-         (sums, row, weight, count))
-
 /* Blur a row of sums across; `sums` has `reach` mirrored pixels at both ends. */
-INLINE void finish_row_body(uint8_t *restrict out, const float *restrict sums, const kernel *across,
-                            size_t count) {
+VARIANTS(finish_row,
+         (uint8_t *restrict out, const float *restrict sums, const kernel *across, size_t count),
+         (out, sums, across, count)) {
     enum { STEP = 32 };
     size_t taps = 2 * (size_t)across->reach + 1;
 
@@ -65,27 +57,27 @@ INLINE void finish_row_body(uint8_t *restrict out, const float *restrict sums, c
     }
 }
 
-VARIANTS(finish_row, finish_row_body,
-         (uint8_t *out, const float *sums, const kernel *across, size_t count),
-         (out, sums, across, count))
-
-int fd_blur(fd_canvas *canvas, const int32_t sides[2], double sigma_x, double sigma_y,
-            fd_room *room) {
+int fd_blur(fd_canvas *canvas, const fd_operation *how) {
     int32_t width = canvas->width, height = canvas->height;
+    int32_t side = how->blur.width > 0 ? (int32_t)how->blur.width
+                                       : (int32_t)(how->blur.sigma_across * 3.5) * 2 + 1;
+    int32_t side_down = how->blur.height > 0 ? (int32_t)how->blur.height : side;
 
-    if (sides[0] / 2 >= width ||
-        sides[1] / 2 >= height) /* it could not be mirrored; torch refuses it, too */
-        return FD_ARGUMENT;
-    kernel across = make_kernel(sides[0], sigma_x), down = make_kernel(sides[1], sigma_y);
+    if (side / 2 >= width || side_down / 2 >= height)
+        return FD_ARGUMENT; /* it could not be mirrored; torch refuses it, too */
+    kernel across = make_kernel(side, how->blur.sigma_across);
+    kernel down = make_kernel(side_down, how->blur.sigma_down);
     size_t count = 4 * (size_t)width, margin = 4 * (size_t)across.reach;
-    float *padded = fd_room_for(room, (count + 2 * margin + FD_PADDING) * sizeof *padded);
+    float *padded = fd_room_for(&canvas->scratch,
+                                (count + 2 * margin + FD_PADDING) * sizeof *padded);
     if (padded == NULL)
         return FD_NO_MEMORY;
     float *sums = padded + margin;
     for (int32_t y = 0; y < height; y++) {
         memset(sums, 0, count * sizeof *sums);
         for (int32_t t = -down.reach; t <= down.reach; t++)
-            add_bytes(sums, canvas->pixels + (size_t)mirrored(y + t, height) * count,
+            add_bytes(sums,
+                      canvas->pixels + (size_t)fd_padded(y + t, height, FD_PAD_REFLECT) * count,
                       down.weights[t + down.reach], count);
         for (int32_t x = 1; x <= across.reach; x++) {
             memcpy(sums - 4 * (ptrdiff_t)x, sums + 4 * (ptrdiff_t)x, 4 * sizeof *sums);
@@ -125,13 +117,11 @@ static box box_of(double sigma) {
     return made;
 }
 
-static int32_t nearest(int32_t at, int32_t count) {
-    return at < 0 ? 0 : at < count ? at : count - 1;
-}
-
 /* Make a row of the mean from the sums of the rows within reach, and move the sums down by one. */
-INLINE void mean_row_body(uint8_t *restrict out, uint32_t *restrict sums,
-                          const uint8_t *const *restrict rows, const box *by, size_t count) {
+VARIANTS(mean_row,
+         (uint8_t *restrict out, uint32_t *restrict sums, const uint8_t *const *restrict rows,
+          const box *by, size_t count),
+         (out, sums, rows, by, count)) {
     const uint8_t *above = rows[0], *first = rows[1], *below = rows[2];
 
     for (size_t i = 0; i < count; i++) {
@@ -142,17 +132,14 @@ INLINE void mean_row_body(uint8_t *restrict out, uint32_t *restrict sums,
     }
 }
 
-VARIANTS(mean_row, mean_row_body,
-         (uint8_t *out, uint32_t *sums, const uint8_t *const *rows, const box *by, size_t count),
-         (out, sums, rows, by, count))
-
 /* Replace each pixel by the mean of the box above and below it; beyond the edge are its pixels. */
 static void mean_down(fd_canvas *canvas, const box *by, uint32_t *sums) {
     size_t stride = 4 * (size_t)canvas->width;
 
     memset(sums, 0, stride * sizeof *sums);
     for (int32_t y = -by->reach; y <= by->reach; y++) {
-        const uint8_t *row = canvas->pixels + stride * (size_t)nearest(y, canvas->height);
+        const uint8_t *row = canvas->pixels +
+                             stride * (size_t)fd_padded(y, canvas->height, FD_PAD_EDGE);
         for (size_t i = 0; i < stride; i++)
             sums[i] += row[i];
     }
@@ -160,7 +147,8 @@ static void mean_down(fd_canvas *canvas, const box *by, uint32_t *sums) {
         const uint8_t *rows[3];
         const int32_t places[3] = {y - by->reach - 1, y - by->reach, y + by->reach + 1};
         for (int i = 0; i < 3; i++)
-            rows[i] = canvas->pixels + stride * (size_t)nearest(places[i], canvas->height);
+            rows[i] = canvas->pixels +
+                      stride * (size_t)fd_padded(places[i], canvas->height, FD_PAD_EDGE);
         mean_row(canvas->other + stride * (size_t)y, sums, rows, by, stride);
     }
     fd_canvas_swap(canvas);
@@ -182,14 +170,14 @@ static void transpose(fd_canvas *canvas) {
     fd_canvas_swap(canvas);
 }
 
-int fd_box_blur(fd_canvas *canvas, double sigma, fd_room *room) {
+int fd_box_blur(fd_canvas *canvas, const fd_operation *how) {
     int32_t longer = canvas->width > canvas->height ? canvas->width : canvas->height;
-    box by = box_of(sigma);
-    uint32_t *sums = fd_room_for(room, 4 * (size_t)longer * sizeof *sums);
+    box by = box_of(how->sigma);
+    uint32_t *sums = fd_room_for(&canvas->scratch, 4 * (size_t)longer * sizeof *sums);
 
     if (sums == NULL)
         return FD_NO_MEMORY;
-    if (sigma == 0.0)
+    if (how->sigma == 0.0)
         return FD_OK;
     for (int axis = 0; axis < 2; axis++) { /* Pillow blurs across first */
         transpose(canvas);

@@ -3,7 +3,7 @@
  * All of it is OpenCV's, bit for bit: the ways to L*a*b* and back are in its fixed point. What is looked up
  * is so in loops of their own; the compiler makes vectors of the others.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -91,7 +91,8 @@ static void find_roots(run *root, const uint8_t *pixels, size_t count) {
     }
 }
 
-INLINE void write_lab_body(uint8_t *restrict pixels, const run *restrict root, size_t count) {
+VARIANTS(write_lab, (uint8_t *restrict pixels, const run *restrict root, size_t count),
+         (pixels, root, count)) {
     const int32_t middle = 128 << ROOT_BITS, offset = (16 * 255 * (1 << ROOT_BITS) + 50) / 100;
 
     for (size_t i = 0; i < count; i++) {
@@ -101,9 +102,6 @@ INLINE void write_lab_body(uint8_t *restrict pixels, const run *restrict root, s
                       fd_level(descaled(200 * (y - z) + middle, ROOT_BITS)));
     }
 }
-
-VARIANTS(write_lab, write_lab_body, (uint8_t *pixels, const run *root, size_t count),
-         (pixels, root, count))
 
 /* ---- and back ---- */
 
@@ -116,7 +114,8 @@ INLINE int32_t cube(int32_t root) {
 }
 
 /* Turn the light of the lightness, its root, and pixels of L*a*b* to places in `gammas`. */
-INLINE void find_places_body(run *restrict place, const uint8_t *restrict pixels, size_t count) {
+VARIANTS(find_places, (run *restrict place, const uint8_t *restrict pixels, size_t count),
+         (place, pixels, count)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         int32_t a = pixel >> 8 & 255, b = pixel >> 16 & 255;
@@ -131,9 +130,6 @@ INLINE void find_places_body(run *restrict place, const uint8_t *restrict pixels
         }
     }
 }
-
-VARIANTS(find_places, find_places_body, (run * place, const uint8_t *pixels, size_t count),
-         (place, pixels, count))
 
 static void write_rgb(uint8_t *pixels, size_t count) {
     run place;
@@ -156,7 +152,9 @@ typedef struct {
     uint8_t (*tables)[LEVELS];
 } tiling;
 
-/* Cut off what of a histogram exceeds a limit, and share it out among all levels. */
+/* CLAHE_CalcLut_Body: every 256th of the excess goes to all levels, the rest to some, evenly apart.
+ *
+ * Cut off what of a histogram exceeds a limit, and share it out among all levels. */
 static void clip(int32_t *counts, int32_t limit) {
     int32_t excess = 0;
 
@@ -237,21 +235,20 @@ static int32_t end_of(const axis *along, int32_t at, int32_t *before, int32_t *a
 }
 
 /* A byte of each of four tables. */
-INLINE void zip_body(uint32_t *restrict zipped, const uint8_t *restrict a,
-                     const uint8_t *restrict b, const uint8_t *restrict c,
-                     const uint8_t *restrict d) {
+VARIANTS(zip,
+         (uint32_t *restrict zipped, const uint8_t *restrict a, const uint8_t *restrict b,
+          const uint8_t *restrict c, const uint8_t *restrict d),
+         (zipped, a, b, c, d)) {
     for (int v = 0; v < LEVELS; v++)
         zipped[v] = a[v] | (uint32_t)b[v] << 8 | (uint32_t)c[v] << 16 | (uint32_t)d[v] << 24;
 }
 
-VARIANTS(zip, zip_body,
-         (uint32_t *zipped, const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d),
-         (zipped, a, b, c, d))
-
 INLINE float byte_of(uint32_t four, int which) { return (float)(int32_t)(four >> 8 * which & 255); }
 
-INLINE void blend_body(uint8_t *restrict pixels, const uint32_t *restrict found,
-                       const float *restrict across, float down, size_t count) {
+VARIANTS(blend,
+         (uint8_t *restrict pixels, const uint32_t *restrict found, const float *restrict across,
+          float down, size_t count),
+         (pixels, found, across, down, count)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i), four = found[i];
         float upper = byte_of(four, 0) * (1.0F - across[i]) + byte_of(four, 1) * across[i];
@@ -260,10 +257,6 @@ INLINE void blend_body(uint8_t *restrict pixels, const uint32_t *restrict found,
                       pixel >> 8 & 255, pixel >> 16 & 255);
     }
 }
-
-VARIANTS(blend, blend_body,
-         (uint8_t *pixels, const uint32_t *found, const float *across, float down, size_t count),
-         (pixels, found, across, down, count))
 
 static void change_row(uint8_t *pixels, const uint32_t *zipped, const float *across, float down,
                        int32_t count) {
@@ -277,6 +270,9 @@ static void change_row(uint8_t *pixels, const uint32_t *zipped, const float *acr
     }
 }
 
+/* OpenCV's CLAHE_Interpolation_Body: a level is looked up in the tables of the four tiles whose middles are
+ * around it, and blended by its distance from them. All pixels between the same four middles are done
+ * together: one lookup gives a byte of each table. */
 static void apply_tables(fd_canvas *canvas, const tiling *tiles, const axis *across,
                          const axis *down) {
     int32_t above, below, before, after;
@@ -296,9 +292,9 @@ static void apply_tables(fd_canvas *canvas, const tiling *tiles, const axis *acr
     }
 }
 
-int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room) {
-    size_t count = (size_t)canvas->width * (size_t)canvas->height;
-    tiling tiles = {.columns = (int32_t)value[1], .rows = (int32_t)value[2]};
+int fd_clahe(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
+    tiling tiles = {.columns = (int32_t)how->clahe.columns, .rows = (int32_t)how->clahe.rows};
     int32_t right = canvas->width % tiles.columns, below = canvas->height % tiles.rows;
     size_t tables = (size_t)tiles.columns * (size_t)tiles.rows * LEVELS;
     run root;
@@ -308,7 +304,7 @@ int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room) {
     tiles.width = (canvas->width + more * (tiles.columns - right)) / tiles.columns;
     tiles.height = (canvas->height + more * (tiles.rows - below)) / tiles.rows;
     size_t sides = (size_t)canvas->width + (size_t)canvas->height;
-    uint8_t *memory = fd_room_for(room, tables + 2 * sides * sizeof(int32_t));
+    uint8_t *memory = fd_room_for(&canvas->scratch, tables + 2 * sides * sizeof(int32_t));
     if (memory == NULL)
         return FD_NO_MEMORY;
     tiles.tables = (uint8_t (*)[LEVELS])memory;
@@ -323,7 +319,7 @@ int fd_clahe(fd_canvas *canvas, const double *value, fd_room *room) {
         write_lab(canvas->pixels + 4 * i, &root, part);
     }
     for (int32_t i = 0; i < tiles.columns * tiles.rows; i++)
-        make_table(canvas, &tiles, i, value[0]);
+        make_table(canvas, &tiles, i, how->clahe.limit);
     apply_tables(canvas, &tiles, &across, &down);
     for (size_t i = 0; i < count; i += RUN)
         write_rgb(canvas->pixels + 4 * i, count - i < RUN ? count - i : RUN);

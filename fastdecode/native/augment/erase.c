@@ -5,9 +5,8 @@
 void fd_erase(float *out, int32_t width, int32_t height, const fd_pixels *form,
               const fd_operation *operation) {
     int channels = form->channels;
-    const double *value = operation->value;
-    int32_t left = (int32_t)value[0], top = (int32_t)value[1];
-    int32_t right = left + (int32_t)value[2], bottom = top + (int32_t)value[3];
+    int32_t left = (int32_t)operation->box.left, right = left + (int32_t)operation->box.width;
+    int32_t top = (int32_t)operation->box.top, bottom = top + (int32_t)operation->box.height;
     size_t plane = (size_t)width * (size_t)height;
     fd_normal numbers = {.state = operation->seed};
     float levels[3];

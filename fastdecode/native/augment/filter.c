@@ -1,7 +1,7 @@
 /* filter.c: what albumentations makes of each pixel and its neighbours, with OpenCV's results: the mean of
  * a square or a line, sharpening, embossing, and the median.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,11 +9,10 @@
 enum { LANES = 64, TAPS = 9, LARGEST_SIDE = 63 };
 
 /* The image with `reach` more pixels on all sides, and `more` bytes beyond them; NULL: no memory. */
-static uint8_t *padded(const fd_canvas *canvas, int32_t reach, fd_padding mode, size_t more,
-                       fd_room *room) {
+static uint8_t *padded(fd_canvas *canvas, int32_t reach, fd_padding mode, size_t more) {
     int32_t across = canvas->width + 2 * reach, down = canvas->height + 2 * reach;
     size_t stride = 4 * (size_t)across;
-    uint8_t *copy = fd_room_for(room, stride * (size_t)down + more);
+    uint8_t *copy = fd_room_for(&canvas->scratch, stride * (size_t)down + more);
 
     if (copy == NULL)
         return NULL;
@@ -35,46 +34,38 @@ static uint8_t *padded(const fd_canvas *canvas, int32_t reach, fd_padding mode, 
 
 /* ---- the mean of neighbours ---- */
 
-INLINE void add_row_body(int32_t *restrict sums, const uint8_t *restrict row, int32_t sign,
-                         size_t count) {
+VARIANTS(add_row, (int32_t *restrict sums, const uint8_t *restrict row, int32_t sign, size_t count),
+         (sums, row, sign, count)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += sign * row[i];
 }
 
-VARIANTS(add_row, add_row_body, (int32_t *sums, const uint8_t *row, int32_t sign, size_t count),
-         (sums, row, sign, count))
-
-INLINE void add_sums_body(int32_t *restrict sums, const int32_t *restrict more, size_t count) {
+VARIANTS(add_sums, (int32_t *restrict sums, const int32_t *restrict more, size_t count),
+         (sums, more, count)) {
     for (size_t i = 0; i < count; i++)
         sums[i] += more[i];
 }
 
-VARIANTS(add_sums, add_sums_body, (int32_t *sums, const int32_t *more, size_t count),
-         (sums, more, count))
-
-INLINE void mean_body(uint8_t *restrict out, const int32_t *restrict sums, float share,
-                      size_t count) {
+VARIANTS(mean, (uint8_t *restrict out, const int32_t *restrict sums, float share, size_t count),
+         (out, sums, share, count)) {
     for (size_t i = 0; i < count; i++)
         out[i] = (uint8_t)(int32_t)rintf((float)sums[i] * share);
 }
 
-VARIANTS(mean, mean_body, (uint8_t *out, const int32_t *sums, float share, size_t count),
-         (out, sums, share, count))
-
 /* Find the pixels of a line in a square of `side` by `side`; returns their number. */
-static int32_t find_line(const double *value, int32_t side, int32_t *places) {
-    double turn = value[1] * (3.14159265358979323846 / 180.0), reach = side / 2;
-    double from = -reach, to = reach;
+static int32_t find_line(const fd_operation *how, int32_t side, int32_t *places) {
+    double turn = how->mean_blur.degrees * (3.14159265358979323846 / 180.0), reach = side / 2;
+    double from = -reach, to = reach, direction = how->mean_blur.direction;
     int32_t count = 0;
 
-    if (value[2] < 0.0)
-        to = reach * (1.0 + value[2]);
-    else if (value[2] > 0.0)
-        from = -reach * (1.0 - value[2]);
+    if (direction < 0.0)
+        to = reach * (1.0 + direction);
+    else if (direction > 0.0)
+        from = -reach * (1.0 - direction);
     for (int32_t i = 0; i < side; i++) {
         double t = from + i * (to - from) / (side - 1);
-        double x = rint(reach + cos(turn) * t + value[3] * reach / 2);
-        double y = rint(reach + sin(turn) * t + value[4] * reach / 2);
+        double x = rint(reach + cos(turn) * t + how->mean_blur.right * reach / 2);
+        double y = rint(reach + sin(turn) * t + how->mean_blur.down * reach / 2);
         x = fmax(0.0, fmin(x, side - 1));
         y = fmax(0.0, fmin(y, side - 1));
         int32_t place = (int32_t)y * side + (int32_t)x, k = 0;
@@ -86,12 +77,13 @@ static int32_t find_line(const double *value, int32_t side, int32_t *places) {
     return count;
 }
 
-int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room) {
-    int32_t side = (int32_t)value[0], places[LARGEST_SIDE], is_square = value[5] != 0.0;
-    int32_t marked = is_square ? side * side : find_line(value, side, places);
+int fd_mean_blur(fd_canvas *canvas, const fd_operation *how) {
+    int32_t side = (int32_t)how->mean_blur.side, places[LARGEST_SIDE];
+    int32_t is_square = how->mean_blur.is_square != 0.0;
+    int32_t marked = is_square ? side * side : find_line(how, side, places);
     size_t count = 4 * (size_t)canvas->width, stride = count + 4 * (size_t)(side - 1);
     size_t more = (count + stride) * sizeof(int32_t), last = (size_t)(canvas->height + side - 1);
-    uint8_t *rows = padded(canvas, side / 2, FD_PAD_REFLECT, more, room);
+    uint8_t *rows = padded(canvas, side / 2, FD_PAD_REFLECT, more);
 
     if (rows == NULL)
         return FD_NO_MEMORY;
@@ -119,8 +111,10 @@ int fd_mean_blur(fd_canvas *canvas, const double *value, fd_room *room) {
 
 /* ---- weights of the neighbours ---- */
 
-INLINE void filter_row_body(uint8_t *restrict out, const uint8_t *restrict rows, size_t stride,
-                            const float *weights, size_t count) {
+VARIANTS(filter_row,
+         (uint8_t *restrict out, const uint8_t *restrict rows, size_t stride, const float *weights,
+          size_t count),
+         (out, rows, stride, weights, count)) {
     for (size_t i = 0; i < count; i++) {
         float sum = 0.0F;
         for (size_t t = 0; t < TAPS; t++)
@@ -129,26 +123,23 @@ INLINE void filter_row_body(uint8_t *restrict out, const uint8_t *restrict rows,
     }
 }
 
-VARIANTS(filter_row, filter_row_body,
-         (uint8_t *out, const uint8_t *rows, size_t stride, const float *weights, size_t count),
-         (out, rows, stride, weights, count))
-
 /* The weights, and what a strength of 1 adds to them. */
 static const float SHARPEN[2][TAPS] = {{-1, -1, -1, -1, 8, -1, -1, -1, -1},
                                        {0, 0, 0, 0, 1, 0, 0, 0, 0}};
 static const float EMBOSS[2][TAPS] = {{-1, 0, 0, 0, 1, 0, 0, 0, 1}, {-1, -1, 0, -1, 0, 1, 0, 1, 1}};
 
-int fd_convolve(fd_canvas *canvas, const double *value, fd_room *room) {
-    const float (*effect)[TAPS] = value[2] != 0.0 ? EMBOSS : SHARPEN;
+int fd_convolve(fd_canvas *canvas, const fd_operation *how) {
+    const float (*effect)[TAPS] = how->convolve.embosses != 0.0 ? EMBOSS : SHARPEN;
     size_t count = 4 * (size_t)canvas->width, stride = count + 8;
-    const uint8_t *rows = padded(canvas, 1, FD_PAD_REFLECT, 0, room);
+    const uint8_t *rows = padded(canvas, 1, FD_PAD_REFLECT, 0);
     float weights[TAPS];
+    double share = how->convolve.share;
 
     if (rows == NULL)
         return FD_NO_MEMORY;
     for (int t = 0; t < TAPS; t++) {
-        double changed = effect[0][t] + value[1] * effect[1][t];
-        weights[t] = (float)((t == TAPS / 2 ? 1.0 - value[0] : 0.0) + value[0] * changed);
+        double changed = effect[0][t] + how->convolve.strength * effect[1][t];
+        weights[t] = (float)((t == TAPS / 2 ? 1.0 - share : 0.0) + share * changed);
     }
     for (size_t y = 0; y < (size_t)canvas->height; y++)
         filter_row(canvas->other + y * count, rows + y * stride, stride, weights, count);
@@ -159,8 +150,10 @@ int fd_convolve(fd_canvas *canvas, const double *value, fd_room *room) {
 /* ---- the median ---- */
 
 /* From the highest bit on, one is set if more than half of the neighbours are at least as large then. */
-INLINE void median_row_body(uint8_t *restrict out, const uint8_t *restrict rows, size_t stride,
-                            size_t side, size_t count) {
+VARIANTS(median_row,
+         (uint8_t *restrict out, const uint8_t *restrict rows, size_t stride, size_t side,
+          size_t count),
+         (out, rows, stride, side, count)) {
     const uint8_t half = (uint8_t)(side * side / 2);
 
     for (size_t at = 0; at < count; at += LANES) {
@@ -182,13 +175,10 @@ INLINE void median_row_body(uint8_t *restrict out, const uint8_t *restrict rows,
     }
 }
 
-VARIANTS(median_row, median_row_body,
-         (uint8_t *out, const uint8_t *rows, size_t stride, size_t side, size_t count),
-         (out, rows, stride, side, count))
-
-int fd_median(fd_canvas *canvas, int32_t side, fd_room *room) {
+int fd_median(fd_canvas *canvas, const fd_operation *how) {
+    int32_t side = (int32_t)how->side;
     size_t count = 4 * (size_t)canvas->width, stride = count + 4 * (size_t)(side - 1);
-    const uint8_t *rows = padded(canvas, side / 2, FD_PAD_EDGE, LANES, room);
+    const uint8_t *rows = padded(canvas, side / 2, FD_PAD_EDGE, LANES);
 
     if (rows == NULL)
         return FD_NO_MEMORY;

@@ -1,7 +1,7 @@
 /* floats.c: colours with the results of torchvision's functions for tensors of floats, of which the image
  * holds the nearest levels. Operations that follow each other run on floats, which are rounded once.
  */
-#include "augment.h"
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,18 +17,17 @@ typedef struct {
     float scale[3], bias[3];
 } form;
 
-INLINE void load_body(float *restrict values, const uint8_t *restrict pixels, size_t count,
-                      const form *by) {
+VARIANTS(load,
+         (float *restrict values, const uint8_t *restrict pixels, size_t count, const form *by),
+         (values, pixels, count, by)) {
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < count; i++)
             values[c * count + i] = (float)pixels[4 * i + c] * by->scale[c] + by->bias[c];
 }
 
-VARIANTS(load, load_body, (float *values, const uint8_t *pixels, size_t count, const form *by),
-         (values, pixels, count, by))
-
-INLINE void save_body(uint8_t *restrict pixels, const float *restrict values, size_t count,
-                      const form *by) {
+VARIANTS(save,
+         (uint8_t *restrict pixels, const float *restrict values, size_t count, const form *by),
+         (pixels, values, count, by)) {
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < count; i++) {
             float level = (values[c * count + i] - by->bias[c]) / by->scale[c];
@@ -38,12 +37,11 @@ INLINE void save_body(uint8_t *restrict pixels, const float *restrict values, si
         }
 }
 
-VARIANTS(save, save_body, (uint8_t *pixels, const float *values, size_t count, const form *by),
-         (pixels, values, count, by))
-
 /* Blend with a level, and with the luminance. */
-INLINE void blend_body(float *restrict red, float *restrict green, float *restrict blue,
-                       size_t count, float factor, float level, float grey) {
+VARIANTS(blend,
+         (float *restrict red, float *restrict green, float *restrict blue, size_t count,
+          float factor, float level, float grey),
+         (red, green, blue, count, factor, level, grey)) {
     for (size_t i = 0; i < count; i++) {
         float more = level + grey * grey_of(red[i], green[i], blue[i]);
         red[i] = clamped(factor * red[i] + more);
@@ -51,11 +49,6 @@ INLINE void blend_body(float *restrict red, float *restrict green, float *restri
         blue[i] = clamped(factor * blue[i] + more);
     }
 }
-
-VARIANTS(blend, blend_body,
-         (float *red, float *green, float *blue, size_t count, float factor, float level,
-          float grey),
-         (red, green, blue, count, factor, level, grey))
 
 static float mean_of(const float *values, size_t count) {
     double sum = 0.0;
@@ -86,7 +79,7 @@ static void turn_hue(float *red, float *green, float *blue, float shift) {
 }
 
 static void run(float *values, size_t count, const fd_operation *how) {
-    float factor = (float)how->value[0], *green = values + count, *blue = green + count;
+    float factor = (float)how->colour.amount, *green = values + count, *blue = green + count;
 
     if (how->kind == FD_BRIGHTNESS)
         blend(values, green, blue, count, factor, 0.0F, 0.0F);
@@ -102,24 +95,24 @@ static void run(float *values, size_t count, const fd_operation *how) {
         values[i] = 1.0F - values[i];
 }
 
-int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done,
-                  fd_room *room) {
-    const double *first = operations[0].value;
-    size_t pixels = (size_t)canvas->width * (size_t)canvas->height;
-    float *values = fd_room_for(room, 3 * pixels * sizeof *values);
+int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done) {
+    const fd_operation *first = operations;
+    const size_t form_size = sizeof first->colour.factor + sizeof first->colour.summand;
+    size_t pixels = fd_count_pixels(canvas);
+    float *values = fd_room_for(&canvas->scratch, 3 * pixels * sizeof *values);
     form by;
 
     if (values == NULL)
         return FD_NO_MEMORY;
     for (int c = 0; c < 3; c++) {
-        by.scale[c] = (float)first[1 + c];
-        by.bias[c] = (float)first[4 + c];
+        by.scale[c] = (float)first->colour.factor[c];
+        by.bias[c] = (float)first->colour.summand[c];
     }
     load(values, canvas->pixels, pixels, &by);
     for (*done = 0; *done < count; ++*done) {
         const fd_operation *next = &operations[*done];
         if (next->library != FD_FLOATS || !fd_is_good(next) ||
-            memcmp(next->value + 1, first + 1, 6 * sizeof *first) != 0)
+            memcmp(next->colour.factor, first->colour.factor, form_size) != 0)
             break;
         run(values, pixels, next);
     }

@@ -2,7 +2,7 @@
  *
  * Sums, products and square roots of floats, and nothing of a library: every processor gives the same.
  */
-#include "augment.h"
+#include "operations.h"
 #include "random.h"
 
 #include <math.h>
@@ -51,15 +51,13 @@ INLINE void transform(float *restrict numbers, const uint64_t *restrict draws) {
     }
 }
 
-INLINE void draw_normals_body(uint64_t state, float *restrict numbers) {
+VARIANTS(draw_normals, (uint64_t state, float *restrict numbers), (state, numbers)) {
     uint64_t draws[DRAWS];
 
     for (size_t i = 0; i < DRAWS; i++)
         draws[i] = fd_draw(&state);
     transform(numbers, draws);
 }
-
-VARIANTS(draw_normals, draw_normals_body, (uint64_t state, float *numbers), (state, numbers))
 
 void fd_draw_normals(uint64_t *state, float numbers[FD_NORMALS]) {
     draw_normals(*state, numbers);

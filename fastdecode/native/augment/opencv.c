@@ -2,8 +2,8 @@
  *
  * Rounding is OpenCV's, to the nearest integer, where its arithmetic is in floats.
  */
+#include "operations.h"
 #include "random.h"
-#include "warp.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,45 +23,9 @@ INLINE uint32_t grey_of(uint32_t pixel) {
            15;
 }
 
-INLINE void scale_levels_body(uint8_t *restrict pixels, size_t count, float factor, float summand) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = fd_load_pixel(pixels, i);
-        fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * factor + summand),
-                      truncated(as_float(pixel >> 8 & 255) * factor + summand),
-                      truncated(as_float(pixel >> 16 & 255) * factor + summand));
-    }
-}
-
-VARIANTS(scale_levels, scale_levels_body,
-         (uint8_t *pixels, size_t count, float factor, float summand),
-         (pixels, count, factor, summand))
-
-/* The caller clears `sums`: of all levels, and of the grey ones. */
-INLINE void add_up_body(const uint8_t *restrict pixels, size_t count, uint64_t *sums) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t pixel = fd_load_pixel(pixels, i);
-        sums[0] += (pixel & 255) + (pixel >> 8 & 255) + (pixel >> 16 & 255);
-        sums[1] += grey_of(pixel);
-    }
-}
-
-VARIANTS(add_up, add_up_body, (const uint8_t *pixels, size_t count, uint64_t *sums),
-         (pixels, count, sums))
-
-void fd_levels(uint8_t *pixels, size_t count, const double *value) {
-    uint64_t sums[2] = {0};
-    double summand = value[1];
-
-    if (value[2] != 0.0 || value[3] != 0.0) {
-        add_up(pixels, count, sums);
-        summand += value[2] * (double)sums[0] / (3.0 * (double)count);
-        summand += value[3] * (double)sums[1] / (double)count;
-    }
-    scale_levels(pixels, count, (float)value[0], (float)summand);
-}
-
 /* Each channel times its factor plus its summand, truncated. */
-INLINE void scale_channels_body(uint8_t *restrict pixels, size_t count, const float *by) {
+VARIANTS(scale_channels, (uint8_t *restrict pixels, size_t count, const float *by),
+         (pixels, count, by)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         fd_save_pixel(pixels, i, truncated(as_float(pixel & 255) * by[0] + by[3]),
@@ -70,34 +34,70 @@ INLINE void scale_channels_body(uint8_t *restrict pixels, size_t count, const fl
     }
 }
 
-VARIANTS(scale_channels, scale_channels_body, (uint8_t *pixels, size_t count, const float *by),
-         (pixels, count, by))
-
-void fd_channels(uint8_t *pixels, size_t count, const double *value) {
-    float by[6];
-
-    for (int i = 0; i < 6; i++)
-        by[i] = (float)value[i];
-    scale_channels(pixels, count, by);
+/* The caller clears `sums`: of all levels, and of the grey ones. */
+VARIANTS(add_up, (const uint8_t *restrict pixels, size_t count, uint64_t *sums),
+         (pixels, count, sums)) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t pixel = fd_load_pixel(pixels, i);
+        sums[0] += (pixel & 255) + (pixel >> 8 & 255) + (pixel >> 16 & 255);
+        sums[1] += grey_of(pixel);
+    }
 }
 
-void fd_gamma(uint8_t *pixels, size_t count, double gamma) {
+int fd_levels(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
+    uint64_t sums[2] = {0};
+    double summand = how->levels.summand;
+
+    if (how->levels.of_mean != 0.0 || how->levels.of_grey_mean != 0.0) {
+        add_up(canvas->pixels, count, sums);
+        summand += how->levels.of_mean * (double)sums[0] / (3.0 * (double)count);
+        summand += how->levels.of_grey_mean * (double)sums[1] / (double)count;
+    }
+    const float factor = (float)how->levels.factor, more = (float)summand;
+    const float by[6] = {factor, factor, factor, more, more, more};
+    scale_channels(canvas->pixels, count, by);
+    return FD_OK;
+}
+
+int fd_opencv_contrast(fd_canvas *canvas, const fd_operation *how) {
+    const double factor = how->colour.amount;
+
+    return fd_levels(canvas, &(fd_operation){.levels = {factor, 0.0, 0.0, 1.0 - factor}});
+}
+
+int fd_scale_channels(fd_canvas *canvas, const fd_operation *how) {
+    float by[6];
+
+    for (int c = 0; c < 3; c++) {
+        by[c] = (float)how->scaling.factor[c];
+        by[3 + c] = (float)how->scaling.summand[c];
+    }
+    scale_channels(canvas->pixels, fd_count_pixels(canvas), by);
+    return FD_OK;
+}
+
+int fd_gamma(fd_canvas *canvas, const fd_operation *how) {
     uint8_t tables[3][256];
 
-    for (int v = 0; v < 256; v++)
-        tables[0][v] = tables[1][v] = tables[2][v] = (uint8_t)(255.0 * pow(v / 255.0, gamma));
-    fd_look_up(pixels, count, tables);
+    for (int v = 0; v < 256; v++) {
+        double level = 255.0 * pow(v / 255.0, how->exponent);
+        tables[0][v] = tables[1][v] = tables[2][v] = (uint8_t)level;
+    }
+    fd_look_up(canvas->pixels, fd_count_pixels(canvas), tables);
+    return FD_OK;
 }
 
 /* equalizeHist: the lowest level becomes 0; one level alone stays. So does albumentations' AutoContrast,
  * which leaves white out of its histogram. */
-void fd_opencv_equalize(uint8_t *pixels, size_t count, int without_white) {
+int fd_opencv_equalize(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
     uint32_t counts[3][256];
     uint8_t tables[3][256];
 
-    fd_count_levels(pixels, count, counts);
+    fd_count_levels(canvas->pixels, count, counts);
     for (int c = 0; c < 3; c++) {
-        uint32_t white = without_white ? counts[c][255] : 0, sum = 0;
+        uint32_t white = how->without_white != 0.0 ? counts[c][255] : 0, sum = 0;
         int least = 0;
         counts[c][255] -= white;
         while (least < 255 && counts[c][least] == 0)
@@ -109,10 +109,12 @@ void fd_opencv_equalize(uint8_t *pixels, size_t count, int without_white) {
             tables[c][v] = (uint8_t)(others > 0 ? rounded((float)sum * scale) : (uint32_t)v);
         }
     }
-    fd_look_up(pixels, count, tables);
+    fd_look_up(canvas->pixels, count, tables);
+    return FD_OK;
 }
 
-INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
+VARIANTS(saturate, (uint8_t *restrict pixels, size_t count, float factor, float rest),
+         (pixels, count, factor, rest)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         float grey = rest * as_float(grey_of(pixel));
@@ -122,11 +124,16 @@ INLINE void saturate_body(uint8_t *restrict pixels, size_t count, float factor, 
     }
 }
 
-VARIANTS(saturate, saturate_body, (uint8_t *pixels, size_t count, float factor, float rest),
-         (pixels, count, factor, rest))
+int fd_opencv_saturate(fd_canvas *canvas, const fd_operation *how) {
+    saturate(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount,
+             (float)(1.0 - how->colour.amount));
+    return FD_OK;
+}
 
-void fd_opencv_saturate(uint8_t *pixels, size_t count, double factor) {
-    saturate(pixels, count, (float)factor, (float)(1.0 - factor));
+int fd_opencv_grey(fd_canvas *canvas, const fd_operation *how) {
+    (void)how;
+    saturate(canvas->pixels, fd_count_pixels(canvas), 0.0F, 1.0F);
+    return FD_OK;
 }
 
 /* ---- hue, saturation and value ---- */
@@ -164,7 +171,8 @@ INLINE uint32_t channel(float less, float part, float most) {
 }
 
 /* Hue in 180ths of the circle, saturation and value up to 255. */
-INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const colours *by) {
+VARIANTS(change_colours, (uint8_t *restrict pixels, size_t count, const colours *by),
+         (pixels, count, by)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         int32_t r = pixel & 255, g = pixel >> 8 & 255, b = pixel >> 16 & 255;
@@ -187,28 +195,26 @@ INLINE void change_colours_body(uint8_t *restrict pixels, size_t count, const co
     }
 }
 
-VARIANTS(change_colours, change_colours_body, (uint8_t *pixels, size_t count, const colours *by),
-         (pixels, count, by))
+int fd_shift_colours(fd_canvas *canvas, const fd_operation *how) {
+    double turn = fmod(floor(how->shift.hue), CIRCLE);
+    const colours by = {(int32_t)(turn < 0.0 ? turn + CIRCLE : turn),
+                        (int32_t)how->shift.saturation, (int32_t)how->shift.value};
 
-void fd_shift_colours(uint8_t *pixels, size_t count, const double *value) {
-    double turn = fmod(floor(value[0]), CIRCLE);
-    const colours by = {(int32_t)(turn < 0.0 ? turn + CIRCLE : turn), (int32_t)value[1],
-                        (int32_t)value[2]};
-
-    if (value[0] == 0.0 && value[1] == 0.0 && value[2] == 0.0)
-        return;
-    change_colours(pixels, count, &by);
+    if (how->shift.hue != 0.0 || how->shift.saturation != 0.0 || how->shift.value != 0.0)
+        change_colours(canvas->pixels, fd_count_pixels(canvas), &by);
+    return FD_OK;
 }
 
 /* ---- filling and noise ---- */
 
-void fd_fill_box(fd_canvas *canvas, const fd_operation *how) {
-    size_t left = (size_t)how->value[0], top = (size_t)how->value[1];
-    size_t width = (size_t)how->value[2], height = (size_t)how->value[3];
+int fd_fill_box(fd_canvas *canvas, const fd_operation *how) {
+    size_t left = (size_t)how->box.left, top = (size_t)how->box.top;
+    size_t width = (size_t)how->box.width, height = (size_t)how->box.height;
 
     for (size_t y = top; y < top + height; y++)
         for (size_t x = left; x < left + width; x++)
             memcpy(canvas->pixels + 4 * (y * (size_t)canvas->width + x), how->fill, 3);
+    return FD_OK;
 }
 
 /* albumentations adds whole numbers to levels, and truncates others. */
@@ -217,8 +223,10 @@ INLINE uint32_t added(uint32_t level, float more) {
 }
 
 /* The noise of a channel is every `apart` numbers. */
-INLINE void add_noise_body(uint8_t *restrict pixels, size_t count, const float *restrict numbers,
-                           size_t apart, float sigma, float mean) {
+VARIANTS(add_noise,
+         (uint8_t *restrict pixels, size_t count, const float *restrict numbers, size_t apart,
+          float sigma, float mean),
+         (pixels, count, numbers, apart, sigma, mean)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         const float *of = numbers + i;
@@ -228,12 +236,8 @@ INLINE void add_noise_body(uint8_t *restrict pixels, size_t count, const float *
     }
 }
 
-VARIANTS(add_noise, add_noise_body,
-         (uint8_t *pixels, size_t count, const float *numbers, size_t apart, float sigma,
-          float mean),
-         (pixels, count, numbers, apart, sigma, mean))
-
-void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how) {
+int fd_add_noise(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
     size_t different = how->noise == FD_NOISE_PIXEL ? 3 : 1; /* numbers of a pixel */
     uint64_t state = how->seed;
     float numbers[3 * FD_NORMALS];
@@ -241,43 +245,9 @@ void fd_add_noise(uint8_t *pixels, size_t count, const fd_operation *how) {
     for (size_t at = 0; at < count; at += FD_NORMALS) {
         for (size_t c = 0; c < different; c++)
             fd_draw_normals(&state, numbers + c * FD_NORMALS);
-        add_noise(pixels + 4 * at, count - at < FD_NORMALS ? count - at : FD_NORMALS, numbers,
-                  different == 3 ? FD_NORMALS : 0, (float)how->value[0], (float)how->value[1]);
+        add_noise(canvas->pixels + 4 * at, count - at < FD_NORMALS ? count - at : FD_NORMALS,
+                  numbers, different == 3 ? FD_NORMALS : 0, (float)how->normal.deviation,
+                  (float)how->normal.mean);
     }
-}
-
-/* ---- warps ---- */
-
-/* The place in the source that pixel (x, y) of the result shows, in pixels from the centre of the first one.
- * It fits an integer. */
-INLINE double place_of(const double *m, int32_t x, int32_t y) {
-    const double farthest = 1e8;
-    double place = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2] - 0.5;
-
-    return place < -farthest ? -farthest : place > farthest ? farthest : place;
-}
-
-/* A pixel whose neighbours are not all in the image. */
-static void write_bilinear(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
-                           int32_t y, const fd_operation *how) {
-    fd_write_bilinear(out, canvas, place_of(m, x, y), place_of(m + 3, x, y), (int32_t)how->value[7],
-                      how->fill);
-}
-
-static void warp_nearest(const fd_canvas *canvas, const double *m, const fd_operation *how) {
-    uint8_t *out = canvas->other;
-
-    for (int32_t y = 0; y < canvas->out_height; y++)
-        for (int32_t x = 0; x < canvas->out_width; x++, out += 4)
-            fd_write_nearest(out, canvas, place_of(m, x, y), place_of(m + 3, x, y),
-                             (int32_t)how->value[7], how->fill);
-}
-
-void fd_opencv_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how) {
-    if (how->filter == FD_NEAREST)
-        warp_nearest(canvas, matrix, how);
-    else
-        fd_warp_in_runs(canvas, matrix, how->value[7] == FD_PAD_CONSTANT ? how->fill : NULL,
-                        write_bilinear, how);
-    fd_canvas_become(canvas);
+    return FD_OK;
 }

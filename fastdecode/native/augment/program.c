@@ -1,5 +1,5 @@
 /* program.c: draws the operations of one sample from a random program. */
-#include "augment.h"
+#include "operations.h"
 #include "random.h"
 
 #include <math.h>
@@ -46,8 +46,8 @@ static int add(drawing *to, const fd_operation *operation) {
     if (to->count == to->most)
         return FD_ARGUMENT;
     *added = *operation;
-    if (added->kind == FD_RESIZE && added->value[2] == 1.0 &&
-        (added->value[0] < to->width || added->value[1] < to->height))
+    if (added->kind == FD_RESIZE && added->resize.by_area == 1.0 &&
+        (added->resize.width < to->width || added->resize.height < to->height))
         added->filter = FD_FILTER_AREA;
     to->count++;
     return fd_resized_by(added, &to->width, &to->height) ? FD_OK : FD_ARGUMENT;
@@ -86,10 +86,10 @@ static int add_erasure(drawing *to, const fd_step *step) {
         if (!(height < to->height && width < to->width))
             continue;
         fd_operation operation = step->operation;
-        operation.value[1] = fd_draw_below(to->state, to->height - (int32_t)height + 1);
-        operation.value[0] = fd_draw_below(to->state, to->width - (int32_t)width + 1);
-        operation.value[2] = width;
-        operation.value[3] = height;
+        operation.box.top = fd_draw_below(to->state, to->height - (int32_t)height + 1);
+        operation.box.left = fd_draw_below(to->state, to->width - (int32_t)width + 1);
+        operation.box.width = width;
+        operation.box.height = height;
         operation.seed = operation.noise == FD_NOISE_NONE ? 0 : fd_draw(to->state);
         return add(to, &operation);
     }
@@ -177,8 +177,8 @@ static void draw_dirichlet(uint64_t *state, double alpha, double *numbers, int32
         numbers[i] /= sum;
 }
 
-static int add_mixing(drawing *to, int32_t kind, double number) {
-    const fd_operation mixing = {.kind = kind, .value = {number}};
+static int add_mixing(drawing *to, int32_t kind, double share) {
+    const fd_operation mixing = {.kind = kind, .value = {share}};
 
     return add(to, &mixing);
 }
@@ -224,7 +224,7 @@ static int draw_shuffled(drawing *to, const fd_step *step) {
 
 /* ---- steps that depend on the size ---- */
 
-/* Add an operation with other numbers than its step. */
+/* Add an operation with other numbers than its step: in the order of their struct, and then 0. */
 static int add_with(drawing *to, const fd_step *step, fd_operation_kind kind, double a, double b,
                     double c, double d) {
     fd_operation operation = step->operation;
@@ -236,8 +236,8 @@ static int add_with(drawing *to, const fd_step *step, fd_operation_kind kind, do
 }
 
 static int add_scale(drawing *to, const fd_step *step) {
-    const double *value = step->operation.value;
-    double across = value[0], down = value[1], longest = value[2];
+    double across = step->operation.scale_to.width, down = step->operation.scale_to.height;
+    double longest = step->operation.scale_to.longest;
     int is_upright = to->width <= to->height;
 
     if (down == 0.0) {
@@ -257,7 +257,8 @@ static int add_scale(drawing *to, const fd_step *step) {
 
 /* The central box with the aspect ratio nearest to the allowed ones. */
 static int add_nearest_box(drawing *to, const fd_step *step) {
-    double narrowest = step->operation.value[2], widest = step->operation.value[3];
+    double narrowest = step->operation.box_limits.narrowest;
+    double widest = step->operation.box_limits.widest;
     double across = to->width, down = to->height, ratio = across / down;
 
     if (ratio < narrowest)
@@ -294,28 +295,30 @@ static int add_box(drawing *to, const fd_step *step) {
 
 /* As albumentations' RandomSizedCrop. */
 static int add_sized_crop(drawing *to, const fd_step *step) {
-    const double *value = step->operation.value;
-    int32_t range = (int32_t)(value[1] - value[0]) + 1;
+    double lowest = step->operation.sized_crop.lowest;
+    int32_t range = (int32_t)(step->operation.sized_crop.highest - lowest) + 1;
 
     if (range < 1)
         return FD_ARGUMENT;
-    double side = value[0] + fd_draw_below(to->state, range);
-    double across = fmin(trunc(side * value[2]), to->width), down = fmin(side, to->height);
+    double side = lowest + fd_draw_below(to->state, range);
+    double across = fmin(trunc(side * step->operation.sized_crop.aspect), to->width);
+    double down = fmin(side, to->height);
     return across < 1 || down < 1 ? FD_ARGUMENT : add_anywhere(to, step, across, down);
 }
 
 /* As torchvision's RandomCrop: its two versions pad differently. */
 static int add_random_crop(drawing *to, const fd_step *step) {
-    const double *value = step->operation.value;
+    const double *side = step->operation.random_crop.side;
+    int status = FD_OK;
+    double border[4];
 
     if (step->picks == 3)
         return add_sized_crop(to, step);
-    double border[4] = {value[4], value[5], value[6], value[7]};
-    int status = FD_OK;
+    memcpy(border, step->operation.random_crop.border, sizeof border);
 
     for (int axis = 0; axis < 2; axis++) { /* across, down */
-        double side = axis ? to->height : to->width;
-        double missing = value[axis] - side - border[axis] - border[axis + 2];
+        double own = axis ? to->height : to->width;
+        double missing = side[axis] - own - border[axis] - border[axis + 2];
         if (step->picks == 0 || missing <= 0)
             continue;
         border[axis] += missing;
@@ -329,9 +332,9 @@ static int add_random_crop(drawing *to, const fd_step *step) {
     }
     if (border[0] + border[1] + border[2] + border[3] > 0)
         status = add_with(to, step, FD_PAD, border[0], border[1], border[2], border[3]);
-    if (status != FD_OK || value[0] > to->width || value[1] > to->height)
+    if (status != FD_OK || side[0] > to->width || side[1] > to->height)
         return FD_ARGUMENT;
-    int32_t width = (int32_t)value[0], height = (int32_t)value[1];
+    int32_t width = (int32_t)side[0], height = (int32_t)side[1];
     int32_t top = height < to->height ? fd_draw_below(to->state, to->height - height + 1) : 0;
     int32_t left = width < to->width ? fd_draw_below(to->state, to->width - width + 1) : 0;
     return add_with(to, step, FD_CROP, left, top, width, height);
@@ -340,8 +343,8 @@ static int add_random_crop(drawing *to, const fd_step *step) {
 /* As torchvision's RandomShortestSize, or ScaleJitter, which computes in float32; or albumentations'
  * RandomScale. */
 static int add_scale_by(drawing *to, const fd_step *step) {
-    const double *value = step->operation.value;
-    double across = to->width, down = to->height;
+    double width = step->operation.scale_by.width, height = step->operation.scale_by.height;
+    double longer = step->operation.scale_by.longer, across = to->width, down = to->height;
 
     if (step->picks == 0) {
         double scale = step->area[0] + (step->area[1] - step->area[0]) * fd_draw_share(to->state);
@@ -349,17 +352,17 @@ static int add_scale_by(drawing *to, const fd_step *step) {
         down = trunc(down * scale);
         if (across < 1 || down < 1)
             return FD_ARGUMENT;
-        return add_with(to, step, FD_RESIZE, across, down, value[2], 0);
+        return add_with(to, step, FD_RESIZE, across, down, step->operation.resize.by_area, 0);
     }
-    if (value[2] > 0.0) {
+    if (width > 0.0) {
         float share = (float)fd_draw_share(to->state), low = (float)step->area[0];
         float factor = low + share * (float)(step->area[1] - step->area[0]);
-        float scale = (float)fmin(value[2] / across, value[3] / down) * factor;
+        float scale = (float)fmin(width / across, height / down) * factor;
         across = floorf((float)across * scale);
         down = floorf((float)down * scale);
     } else {
-        double scale = value[0] / fmin(across, down);
-        scale = value[1] > 0.0 ? fmin(scale, value[1] / fmax(across, down)) : scale;
+        double scale = step->operation.scale_by.shorter / fmin(across, down);
+        scale = longer > 0.0 ? fmin(scale, longer / fmax(across, down)) : scale;
         across = floor(across * scale);
         down = floor(down * scale);
     }
@@ -371,10 +374,11 @@ static double border(double whole, double part) { return fmax(0, floor((part - w
 
 /* Crop before padding, so that this may be done while decoding: the result is the same. */
 static int add_central_crop(drawing *to, const fd_step *step) {
-    double width = step->operation.value[0], height = step->operation.value[1];
+    double width = step->operation.central_crop.width;
+    double height = step->operation.central_crop.height;
     double x = (to->width - width) / 2, y = (to->height - height) / 2;
     double across = fmin(width, to->width), down = fmin(height, to->height);
-    int is_down = step->operation.value[2] == 1.0;
+    int is_down = step->operation.central_crop.rounds_down == 1.0;
 
     if (step->picks == 0 && (across < width || down < height))
         return FD_ARGUMENT;
@@ -389,19 +393,19 @@ static int add_central_crop(drawing *to, const fd_step *step) {
 
 /* As albumentations' LongestMaxSize and SmallestMaxSize, and ultralytics' LetterBox. */
 static int add_fit(drawing *to, const fd_step *step) {
-    const double *value = step->operation.value;
-    double across = value[0] / to->width, down = value[1] / to->height;
+    double across = step->operation.fit.width / to->width, most = step->operation.fit.most;
+    double down = step->operation.fit.height / to->height;
     double factor = step->picks ? fmax(across, down) : fmin(across, down);
 
-    factor = value[0] == 0.0 ? down : value[1] == 0.0 ? across : factor;
-    factor = value[3] > 0.0 ? fmin(factor, value[3]) : factor;
+    factor = across == 0.0 ? down : down == 0.0 ? across : factor;
+    factor = most > 0.0 ? fmin(factor, most) : factor;
     return add_with(to, step, FD_RESIZE, fmax(1, rint(to->width * factor)),
-                    fmax(1, rint(to->height * factor)), value[2], 0);
+                    fmax(1, rint(to->height * factor)), step->operation.fit.by_area, 0);
 }
 
 /* As Qwen2-VL's smart_resize. */
 static int add_multiples(drawing *to, const fd_step *step) {
-    double unit = step->operation.value[0], whole = (double)to->width * to->height, sides[2];
+    double unit = step->operation.unit, whole = (double)to->width * to->height, sides[2];
     const double own[2] = {to->width, to->height}, *limits = step->area;
 
     if (fmax(own[0], own[1]) / fmin(own[0], own[1]) > 200 || unit < 1.0)
@@ -421,18 +425,18 @@ static int add_multiples(drawing *to, const fd_step *step) {
 
 /* As albumentations' PadIfNeeded, and LLaVA's expand2square. */
 static int add_padding(drawing *to, const fd_step *step) {
-    const double *value = step->operation.value;
+    const double *side = step->operation.pad_to.side, *share = step->operation.pad_to.before;
     double before[2], after[2];
 
     for (int axis = 0; axis < 2; axis++) { /* across, down */
-        double side = axis ? to->height : to->width, divisor = value[2 + axis];
-        double least = step->picks ? fmax(to->width, to->height) : value[axis];
-        double missing = divisor > 0.0 ? ceil(side / divisor) * divisor - side : least - side;
+        double own = axis ? to->height : to->width, by = step->operation.pad_to.multiple[axis];
+        double least = step->picks ? fmax(to->width, to->height) : side[axis];
+        double missing = (by > 0.0 ? ceil(own / by) * by : least) - own;
         missing = fmax(0.0, missing);
         if (missing >= FD_LARGEST_NUMBER)
             return FD_ARGUMENT;
-        before[axis] = value[4 + axis] < 0.0 ? fd_draw_below(to->state, (int32_t)missing + 1)
-                                             : floor(missing * value[4 + axis]);
+        before[axis] = share[axis] < 0.0 ? fd_draw_below(to->state, (int32_t)missing + 1)
+                                         : floor(missing * share[axis]);
         after[axis] = missing - before[axis];
     }
     if (before[0] + before[1] + after[0] + after[1] == 0.0)
@@ -442,11 +446,10 @@ static int add_padding(drawing *to, const fd_step *step) {
 
 /* As albumentations' CoarseDropout. */
 static int add_hole(drawing *to, const fd_step *step) {
-    const double *value = step->operation.value;
     double sides[2];
 
     for (int axis = 0; axis < 2; axis++) { /* across, down */
-        double low = value[2 * axis], high = value[2 * axis + 1];
+        double low = step->operation.hole[axis].least, high = step->operation.hole[axis].most;
         double whole = axis ? to->height : to->width, share = fd_draw_share(to->state);
         if (step->picks)
             sides[axis] = trunc(whole * (low + (high - low) * share));
@@ -534,7 +537,7 @@ static int add_perspective(drawing *to, const fd_step *step) {
         if (!draw_sources(to, step, corners, sources))
             return FD_ARGUMENT;
     } else
-        draw_corners(to, operation.value[0], corners, sources);
+        draw_corners(to, operation.reach, corners, sources);
     for (int i = 0; i < 4; i++) {
         double x = corners[i][0], y = corners[i][1];
         double from_x = sources[i][0], from_y = sources[i][1];
@@ -547,92 +550,52 @@ static int add_perspective(drawing *to, const fd_step *step) {
         return FD_ARGUMENT;
     operation.kind = FD_PERSPECTIVE;
     for (int i = 0; i < 8; i++)
-        operation.value[i] = (float)rows[i][8]; /* so does torchvision */
+        operation.matrix[i] = (float)rows[i][8]; /* so does torchvision */
     return add(to, &operation);
 }
 
-static int draw_step(drawing *to, const fd_step *step) {
-    if (step->probability < 1.0 && fd_draw_share(to->state) >= step->probability)
-        return FD_OK;
-    switch (step->kind) {
-    case FD_OPERATION:
-        return add_operation(to, step);
-    case FD_SEQUENCE:
-        return draw_steps(to, step + 1, step->inner);
-    case FD_SHUFFLE:
-        return draw_shuffled(to, step);
-    case FD_CHOICE:
-        return draw_choice(to, step);
-    case FD_MIX:
-        return draw_mix(to, step);
-    case FD_ERASURE:
-        return add_erasure(to, step);
-    case FD_SCALE:
-        return add_scale(to, step);
-    case FD_BOX:
-        return add_box(to, step);
-    case FD_SCALE_BY:
-        return add_scale_by(to, step);
-    case FD_RANDOM_CROP:
-        return add_random_crop(to, step);
-    case FD_CENTRAL_CROP:
-        return add_central_crop(to, step);
-    case FD_FIT:
-        return add_fit(to, step);
-    case FD_PAD_TO:
-        return add_padding(to, step);
-    case FD_MULTIPLES:
-        return add_multiples(to, step);
-    case FD_HOLE:
-        return add_hole(to, step);
-    case FD_PERSPECTIVE_CHANGE:
-        return add_perspective(to, step);
-    default:
-        return FD_ARGUMENT;
-    }
+static int draw_sequence(drawing *to, const fd_step *step) {
+    return draw_steps(to, step + 1, step->inner);
 }
+
+/* What draws a step of each kind. */
+static int (*const DRAW[])(drawing *to, const fd_step *step) = {
+    [FD_OPERATION] = add_operation,
+    [FD_SEQUENCE] = draw_sequence,
+    [FD_SHUFFLE] = draw_shuffled,
+    [FD_CHOICE] = draw_choice,
+    [FD_MIX] = draw_mix,
+    [FD_ERASURE] = add_erasure,
+    [FD_SCALE] = add_scale,
+    [FD_BOX] = add_box,
+    [FD_SCALE_BY] = add_scale_by,
+    [FD_RANDOM_CROP] = add_random_crop,
+    [FD_CENTRAL_CROP] = add_central_crop,
+    [FD_FIT] = add_fit,
+    [FD_PAD_TO] = add_padding,
+    [FD_MULTIPLES] = add_multiples,
+    [FD_HOLE] = add_hole,
+    [FD_PERSPECTIVE_CHANGE] = add_perspective,
+};
 
 /* Draw steps in order; `count` includes the steps inside them. */
 static int draw_steps(drawing *to, const fd_step *steps, int32_t count) {
     for (int32_t i = 0; i < count; i += 1 + steps[i].inner) {
-        int status = draw_step(to, &steps[i]);
+        const fd_step *step = &steps[i];
+        if (step->probability < 1.0 && fd_draw_share(to->state) >= step->probability)
+            continue;
+        int status = DRAW[step->kind](to, step);
         if (status != FD_OK)
             return status;
     }
     return FD_OK;
 }
 
-/* Whether all values of a step exist, and its sizes can be converted to integers. */
-static int is_good(const fd_step *step) {
-    for (int32_t i = 0; i < step->drawn_count; i++)
-        if (step->drawn[i].at < 0 || step->drawn[i].at >= FD_VALUES ||
-            step->drawn[i].copied >= FD_VALUES)
-            return 0;
-    switch (step->kind) {
-    case FD_OPERATION:
-    case FD_SEQUENCE:
-    case FD_SHUFFLE:
-    case FD_CHOICE:
-    case FD_MIX:
-    case FD_ERASURE:
-        return 1; /* without sizes */
-    case FD_PERSPECTIVE_CHANGE:
-        return step->operation.value[0] >= 0 && step->operation.value[0] <= 1;
-    default:
-        break;
-    }
-    for (int i = 0; i < FD_VALUES; i++)
-        if (!(step->operation.value[i] >= -(step->kind == FD_PAD_TO) &&
-              step->operation.value[i] < FD_LARGEST_NUMBER))
-            return 0;
-    return 1;
-}
-
 /* Whether the steps form a tree: no step reaches beyond the one that it is in. */
 static int is_tree(const fd_step *steps, int32_t count) {
     for (int32_t i = 0; i < count; i += 1 + steps[i].inner) {
         const fd_step *step = &steps[i];
-        if (step->inner < 0 || step->inner >= count - i || !is_good(step))
+        if (step->inner < 0 || step->inner >= count - i || !fd_is_good_step(step))
             return 0;
         if (!is_tree(step + 1, step->inner))
             return 0;

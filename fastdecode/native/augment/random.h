@@ -1,6 +1,5 @@
 /* random.h: the random numbers of one sample. */
-#ifndef FASTDECODE_RANDOM_H
-#define FASTDECODE_RANDOM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ static inline float fd_next_normal(fd_normal *from) {
         fd_draw_normals(&from->state, from->numbers);
     return from->numbers[at];
 }
-
-#endif

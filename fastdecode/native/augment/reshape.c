@@ -1,93 +1,27 @@
-/* reshape.c: operations that change the size of an image: crop, pad and resize. */
-#include "augment.h"
+/* reshape.c: operations that move whole pixels: crop, pad, mirror, turn and resize. */
+#include "operations.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LARGEST_SIDE = 65500, MOST = 1 << 30 /* of a size that is only a step to another one */ };
-
-static int is_whole(double number, double least, double most) {
-    return number >= least && number <= most && number == rint(number);
-}
-
-/* Whether a box of whole pixels lies in an image; it may be empty. */
-static int is_inside(const double *box, double width, double height) {
-    return is_whole(box[0], 0, width) && is_whole(box[1], 0, height) &&
-           is_whole(box[2], 0, width - box[0]) && is_whole(box[3], 0, height - box[1]);
-}
-
-int fd_resized_by(const fd_operation *operation, int32_t *width, int32_t *height) {
-    const double *value = operation->value;
-    double across = *width, down = *height;
-
-    if (operation->kind == FD_ROTATE && value[1] != 0.0) {
-        if (*width > LARGEST_SIDE || *height > LARGEST_SIDE ||
-            !(fabs(value[0]) < FD_LARGEST_NUMBER) || /* NaN, too */
-            !(fabs(value[2]) < FD_LARGEST_NUMBER) || !(fabs(value[3]) < FD_LARGEST_NUMBER))
-            return 0;
-        fd_turned_size(value, width, height);
-        across = *width;
-        down = *height;
-    } else if (operation->kind == FD_RESIZE) {
-        int grows = value[0] > across || value[1] > down;
-        int shrinks = value[0] < across || value[1] < down;
-        if (operation->filter == FD_FILTER_AREA && grows && shrinks)
-            return 0; /* OpenCV then interpolates in yet another way */
-        across = value[0];
-        down = value[1];
-    } else if (operation->kind == FD_FILL) {
-        return is_inside(value, across, down);
-    } else if (operation->kind == FD_CROP) {
-        if (!is_inside(value, across, down) || value[2] < 1 || value[3] < 1)
-            return 0;
-        across = value[2];
-        down = value[3];
-    } else if (operation->kind == FD_PAD) {
-        for (int i = 0; i < 4; i++)
-            if (!is_whole(value[i], 0, LARGEST_SIDE))
-                return 0;
-        across += value[0] + value[2];
-        down += value[1] + value[3];
-    }
-    if (!is_whole(across, 1, MOST) || !is_whole(down, 1, MOST))
-        return 0;
-    *width = (int32_t)across;
-    *height = (int32_t)down;
-    return 1;
-}
-
-void fd_crop(fd_canvas *canvas, const fd_operation *how) {
+int fd_crop(fd_canvas *canvas, const fd_operation *how) {
     size_t stride = 4 * (size_t)canvas->width, row = 4 * (size_t)canvas->out_width;
-    const uint8_t *from = canvas->pixels + stride * (size_t)how->value[1] +
-                          4 * (size_t)how->value[0];
+    const uint8_t *from = canvas->pixels + stride * (size_t)how->box.top +
+                          4 * (size_t)how->box.left;
 
     for (size_t y = 0; y < (size_t)canvas->out_height; y++)
         memcpy(canvas->other + row * y, from + stride * y, row);
     fd_canvas_become(canvas);
+    return FD_OK;
 }
 
-/* ---- padding ---- */
-
-int32_t fd_padded(int32_t at, int32_t count, int32_t mode) {
-    int32_t period = mode == FD_PAD_REFLECT ? 2 * (count - 1) : 2 * count;
-
-    if (at >= 0 && at < count)
-        return at;
-    if (mode == FD_PAD_CONSTANT)
-        return -1;
-    if (mode == FD_PAD_EDGE || period == 0)
-        return at < 0 ? 0 : count - 1;
-    at = (at % period + period) % period;
-    return at < count ? at : mode == FD_PAD_REFLECT ? period - at : period - 1 - at;
-}
-
-void fd_pad(fd_canvas *canvas, const fd_operation *how) {
-    int32_t left = (int32_t)how->value[0], top = (int32_t)how->value[1], mode = how->filter;
+int fd_pad(fd_canvas *canvas, const fd_operation *how) {
+    int32_t left = (int32_t)how->pad.left, top = (int32_t)how->pad.top, mode = how->filter;
     int32_t width = canvas->width, across = canvas->out_width;
     uint8_t *out = canvas->other;
 
     if (across == width && canvas->out_height == canvas->height)
-        return;
+        return FD_OK;
     for (int32_t y = 0; y < canvas->out_height; y++, out += 4 * (size_t)across) {
         int32_t row = fd_padded(y - top, canvas->height, mode);
         const uint8_t *from = row < 0 ? NULL : canvas->pixels + 4 * (size_t)row * (size_t)width;
@@ -101,6 +35,44 @@ void fd_pad(fd_canvas *canvas, const fd_operation *how) {
             memcpy(out + 4 * (size_t)x, column < 0 ? how->fill : from + 4 * (size_t)column, 4);
         }
     }
+    fd_canvas_become(canvas);
+    return FD_OK;
+}
+
+/* ---- mirroring ---- */
+
+int fd_mirror(fd_canvas *canvas, const fd_operation *how) {
+    size_t width = (size_t)canvas->width;
+
+    (void)how;
+    for (size_t y = 0; y < (size_t)canvas->height; y++)
+        fd_mirror_row(canvas->other + 4 * width * y, canvas->pixels + 4 * width * y, width);
+    fd_canvas_swap(canvas);
+    return FD_OK;
+}
+
+int fd_turn_over(fd_canvas *canvas, const fd_operation *how) {
+    size_t stride = 4 * (size_t)canvas->width, height = (size_t)canvas->height;
+
+    (void)how;
+    for (size_t y = 0; y < height; y++)
+        memcpy(canvas->other + stride * y, canvas->pixels + stride * (height - 1 - y), stride);
+    fd_canvas_swap(canvas);
+    return FD_OK;
+}
+
+/* Turn by a quarter to the left, `quarters` times; Pillow then moves pixels and ignores the filter. */
+void fd_turn_quarters(fd_canvas *canvas, int quarters) {
+    ptrdiff_t width = canvas->width, height = canvas->height;
+    ptrdiff_t across = quarters == 2 ? width : height, down = quarters == 2 ? height : width;
+
+    for (ptrdiff_t y = 0; y < down; y++)
+        for (ptrdiff_t x = 0; x < across; x++) {
+            ptrdiff_t column = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
+            ptrdiff_t row = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
+            memcpy(canvas->other + 4 * (y * across + x),
+                   canvas->pixels + 4 * (row * width + column), 4);
+        }
     fd_canvas_become(canvas);
 }
 
@@ -130,9 +102,9 @@ static void pick(fd_canvas *canvas, const int32_t *columns, const int32_t *rows)
     fd_canvas_become(canvas);
 }
 
-static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
+static int scale_nearest(fd_canvas *canvas, const fd_operation *how) {
     int32_t width = canvas->out_width, height = canvas->out_height;
-    int32_t *columns = fd_room_for(room, (size_t)(width + height) * sizeof *columns);
+    int32_t *columns = fd_room_for(&canvas->scratch, (size_t)(width + height) * sizeof *columns);
 
     if (columns == NULL)
         return FD_NO_MEMORY;
@@ -148,20 +120,20 @@ static int scale_nearest(fd_canvas *canvas, const fd_operation *how, fd_room *ro
     return FD_OK;
 }
 
-int fd_downscale(fd_canvas *canvas, double scale, fd_room *room) {
+int fd_downscale(fd_canvas *canvas, const fd_operation *how) {
     const int32_t sides[2] = {canvas->width, canvas->height};
-    int32_t *sources = fd_room_for(room, (size_t)(sides[0] + sides[1]) * sizeof *sources), *at;
+    size_t count = (size_t)(sides[0] + sides[1]);
+    int32_t *sources = fd_room_for(&canvas->scratch, count * sizeof *sources), *at = sources;
 
     if (sources == NULL)
         return FD_NO_MEMORY;
-    at = sources;
     for (int axis = 0; axis < 2; axis++, at += sides[0]) { /* across, down */
-        int32_t small = (int32_t)rint(sides[axis] * scale), limit = sides[axis] - 1;
+        int32_t small = (int32_t)rint(sides[axis] * how->scale), limit = sides[axis] - 1;
         if (small < 1)
             return FD_ARGUMENT;
         find_beginnings(at, sides[axis], small, FD_OPENCV);
         for (int32_t i = 0; i < sides[axis]; i++) {
-            double place = floor(at[i] * (1.0 / scale));
+            double place = floor(at[i] * (1.0 / how->scale));
             at[i] = place < limit ? (int32_t)place : limit;
         }
     }
@@ -169,13 +141,22 @@ int fd_downscale(fd_canvas *canvas, double scale, fd_room *room) {
     return FD_OK;
 }
 
-int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how, fd_room *room) {
-    int32_t width = canvas->width, height = canvas->height;
+/* Keep a row of the result. */
+static void keep_row(void *state, int32_t y, const uint8_t *rgbx) {
+    const fd_canvas *canvas = state;
+    size_t stride = 4 * (size_t)canvas->out_width;
+
+    memcpy(canvas->other + stride * (size_t)y, rgbx, stride);
+}
+
+int fd_scale(fd_canvas *canvas, fd_scaler *scaler, const fd_operation *how) {
+    int32_t width = canvas->width, height = canvas->height, window[4];
+    fd_sink sink;
 
     if (canvas->out_width == width && canvas->out_height == height)
         return FD_OK;
     if (how->filter == FD_FILTER_NEAREST)
-        return scale_nearest(canvas, how, room);
+        return scale_nearest(canvas, how);
     const fd_resize resize = {.right = width,
                               .bottom = height,
                               .in_right = width,
@@ -185,7 +166,11 @@ int fd_scale(fd_canvas *canvas, fd_resampler *resampler, const fd_operation *how
                               .width = canvas->out_width,
                               .height = canvas->out_height,
                               .filter = how->filter};
-    int status = fd_resample(resampler, canvas->pixels, width, &resize, canvas->other);
+    int status = fd_scaler_begin(scaler, &resize, keep_row, canvas, window, &sink);
+    for (int32_t y = window[1]; status == FD_OK && y < window[3]; y++) {
+        size_t at = (size_t)y * (size_t)width + (size_t)window[0];
+        sink.row(sink.state, y - window[1], canvas->pixels + 4 * at);
+    }
     if (status == FD_OK)
         fd_canvas_become(canvas);
     return status;

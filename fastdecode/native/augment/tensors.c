@@ -24,44 +24,47 @@ INLINE void save_mix(uint8_t *pixels, size_t i, uint32_t pixel, float factor, fl
                   limited(factor * as_float(pixel >> 16 & 255) + level));
 }
 
-INLINE void mix_with_grey_body(uint8_t *restrict pixels, size_t count, float factor, float rest) {
+VARIANTS(mix_with_grey, (uint8_t *restrict pixels, size_t count, float factor, float rest),
+         (pixels, count, factor, rest)) {
     for (size_t i = 0; i < count; i++) {
         uint32_t pixel = fd_load_pixel(pixels, i);
         save_mix(pixels, i, pixel, factor, rest * (float)luminance(pixel));
     }
 }
 
-VARIANTS(mix_with_grey, mix_with_grey_body,
-         (uint8_t *pixels, size_t count, float factor, float rest), (pixels, count, factor, rest))
-
-void fd_tensor_saturate(uint8_t *pixels, size_t count, double factor) {
-    mix_with_grey(pixels, count, (float)factor, (float)(1.0 - factor));
+int fd_tensor_saturate(fd_canvas *canvas, const fd_operation *how) {
+    mix_with_grey(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount,
+                  (float)(1.0 - how->colour.amount));
+    return FD_OK;
 }
 
-void fd_tensor_grey(uint8_t *pixels, size_t count) { mix_with_grey(pixels, count, 0.0f, 1.0f); }
+int fd_tensor_grey(fd_canvas *canvas, const fd_operation *how) {
+    (void)how;
+    mix_with_grey(canvas->pixels, fd_count_pixels(canvas), 0.0f, 1.0f);
+    return FD_OK;
+}
 
-INLINE void sum_luminance_body(const uint8_t *restrict pixels, size_t count, uint64_t *total) {
+VARIANTS(sum_luminance, (const uint8_t *restrict pixels, size_t count, uint64_t *total),
+         (pixels, count, total)) {
     for (size_t i = 0; i < count; i++)
         *total += (uint64_t)luminance(fd_load_pixel(pixels, i));
 }
 
-VARIANTS(sum_luminance, sum_luminance_body, (const uint8_t *pixels, size_t count, uint64_t *total),
-         (pixels, count, total))
-
-INLINE void mix_with_level_body(uint8_t *restrict pixels, size_t count, float factor, float level) {
+VARIANTS(mix_with_level, (uint8_t *restrict pixels, size_t count, float factor, float level),
+         (pixels, count, factor, level)) {
     for (size_t i = 0; i < count; i++)
         save_mix(pixels, i, fd_load_pixel(pixels, i), factor, level);
 }
 
-VARIANTS(mix_with_level, mix_with_level_body,
-         (uint8_t *pixels, size_t count, float factor, float level), (pixels, count, factor, level))
-
-void fd_tensor_contrast(uint8_t *pixels, size_t count, double factor) {
+int fd_tensor_contrast(fd_canvas *canvas, const fd_operation *how) {
+    size_t count = fd_count_pixels(canvas);
     uint64_t total = 0;
 
-    sum_luminance(pixels, count, &total);
+    sum_luminance(canvas->pixels, count, &total);
     float mean = (float)((double)total / (double)count);
-    mix_with_level(pixels, count, (float)factor, (float)(1.0 - factor) * mean);
+    mix_with_level(canvas->pixels, count, (float)how->colour.amount,
+                   (float)(1.0 - how->colour.amount) * mean);
+    return FD_OK;
 }
 
 /* ---- hue ---- */
@@ -87,7 +90,7 @@ INLINE int32_t one_of(int32_t number, int32_t a, int32_t b, int32_t then, int32_
     return (then & mask) | (otherwise & ~mask);
 }
 
-INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
+VARIANTS(shift_hue, (uint8_t *restrict pixels, size_t count, float shift), (pixels, count, shift)) {
     const float scale = 255.999f; /* torchvision's, from floats to bytes */
 
     for (size_t i = 0; i < count; i++) {
@@ -115,11 +118,9 @@ INLINE void shift_body(uint8_t *restrict pixels, size_t count, float shift) {
     }
 }
 
-VARIANTS(shift_hue, shift_body, (uint8_t *pixels, size_t count, float shift),
-         (pixels, count, shift))
-
-void fd_tensor_hue(uint8_t *pixels, size_t count, double shift) {
-    shift_hue(pixels, count, (float)shift);
+int fd_tensor_hue(fd_canvas *canvas, const fd_operation *how) {
+    shift_hue(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount);
+    return FD_OK;
 }
 
 /* ---- warps ---- */
@@ -177,8 +178,8 @@ INLINE void write_bilinear(uint8_t *out, const fd_canvas *canvas, place at, cons
     }
 }
 
-INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
-                      const uint8_t *fill) {
+VARIANTS(warp, (const fd_canvas *canvas, const double *m, int is_nearest, const uint8_t *fill),
+         (canvas, m, is_nearest, fill)) {
     uint8_t *out = canvas->other;
     double width = canvas->width, height = canvas->height;
 
@@ -194,16 +195,13 @@ INLINE void warp_body(const fd_canvas *canvas, const double *m, int is_nearest,
         }
 }
 
-VARIANTS(warp, warp_body,
-         (const fd_canvas *canvas, const double *m, int is_nearest, const uint8_t *fill),
-         (canvas, m, is_nearest, fill))
-
 static void write_at_border(uint8_t *out, const fd_canvas *canvas, const double *m, int32_t x,
                             int32_t y, const fd_operation *how) {
     write_bilinear(out, canvas, place_of(m, x, y), how->fill);
 }
 
-void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], const fd_operation *how) {
+int fd_tensor_warp(fd_canvas *canvas, const fd_operation *how) {
+    const double *matrix = how->matrix;
     int is_nearest = how->filter == FD_NEAREST;
     uint8_t outside[4] = {0};
 
@@ -213,4 +211,5 @@ void fd_tensor_warp(fd_canvas *canvas, const double matrix[FD_VALUES], const fd_
     else
         fd_warp_in_runs(canvas, matrix, outside, write_at_border, how);
     fd_canvas_swap(canvas);
+    return FD_OK;
 }

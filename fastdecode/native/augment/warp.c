@@ -6,11 +6,7 @@
 #include "warp.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define PI 3.14159265358979323846
 
 static void fill_pixels(uint8_t *out, int32_t count, const uint8_t fill[4]) {
     for (int32_t i = 0; i < count; i++)
@@ -24,7 +20,8 @@ static int64_t floor_divide(int64_t a, int64_t b) {
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to) {
+/* Narrow [*from, *to) to the steps k for which 0 <= start + k * step < limit. */
+static void narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_t *to) {
     int64_t low = 0, high = *to;
 
     if (step == 0)
@@ -41,8 +38,10 @@ void fd_narrow(int64_t start, int64_t step, int64_t limit, int64_t *from, int64_
 }
 
 /* Copy pixels from places in the source, which all exist, in 16.16 fixed point. */
-INLINE void copy_run_body(uint8_t *restrict out, const uint8_t *restrict pixels, size_t count,
-                          uint32_t width, uint32_t x, uint32_t y, uint32_t right, uint32_t down) {
+VARIANTS(copy_run,
+         (uint8_t *restrict out, const uint8_t *restrict pixels, size_t count, uint32_t width,
+          uint32_t x, uint32_t y, uint32_t right, uint32_t down),
+         (out, pixels, count, width, x, y, right, down)) {
     enum { RUN = 64 };
     uint32_t places[RUN];
 
@@ -55,12 +54,9 @@ INLINE void copy_run_body(uint8_t *restrict out, const uint8_t *restrict pixels,
     }
 }
 
-VARIANTS(copy_run, copy_run_body,
-         (uint8_t *out, const uint8_t *pixels, size_t count, uint32_t width, uint32_t x, uint32_t y,
-          uint32_t right, uint32_t down),
-         (out, pixels, count, width, x, y, right, down))
-
-/* The general case: both coordinates are linear in 16.16 fixed point. */
+/* The general case, Pillow's affine_fixed (Geometry.c): the place of pixel (x, y) is linear in x and y, and
+ * its 16.16 fixed point rounds the six numbers once, so columns of a row are steps of integers. Instead of a
+ * test for each pixel, solve for the columns that lie inside: fill, copy, fill. */
 static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {
     int32_t width = canvas->width, height = canvas->height, across = canvas->out_width;
     int64_t fixed[6];
@@ -73,8 +69,8 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
         uint8_t *out = canvas->other + 4 * (size_t)across * (size_t)y;
         int64_t x = fixed[2] + fixed[1] * y, row = fixed[5] + fixed[4] * y;
         int64_t from = 0, to = across;
-        fd_narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
-        fd_narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
+        narrow(x, fixed[0], (int64_t)width << 16, &from, &to);
+        narrow(row, fixed[3], (int64_t)height << 16, &from, &to);
         if (from >= to) {
             fill_pixels(out, across, fill);
             continue;
@@ -92,19 +88,10 @@ static void warp_fixed(fd_canvas *canvas, const double m[6], const uint8_t fill[
     }
 }
 
-/* Pillow adds up doubles here. */
-void fd_find_sources(int32_t *sources, int32_t count, double start, double step, int32_t limit) {
-    double at = start + step * 0.5;
-
-    for (int32_t i = 0; i < count; i++, at += step)
-        sources[i] = at >= 0.0 && at < limit ? (int32_t)at : -1;
-}
-
 /* Without rotation and shear. */
-static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fill[4],
-                         fd_room *room) {
+static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fill[4]) {
     int32_t width = canvas->width, height = canvas->height;
-    int32_t *sources = fd_room_for(room, (size_t)(width + height) * sizeof *sources);
+    int32_t *sources = fd_room_for(&canvas->scratch, (size_t)(width + height) * sizeof *sources);
 
     if (sources == NULL)
         return FD_NO_MEMORY;
@@ -127,60 +114,28 @@ static int warp_straight(fd_canvas *canvas, const double m[6], const uint8_t fil
 
 /* ---- bilinear and bicubic ---- */
 
-/* The three channels of a pixel. */
-typedef struct {
-    double c[3];
-} pixel;
+/* Of two numbers, or of four. */
+static double between(const double *of, double place, int is_cubic) {
+    if (!is_cubic)
+        return of[0] + (of[1] - of[0]) * place;
+    double p2 = -of[0] + of[2], p3 = 2.0 * (of[0] - of[1]) + of[2] - of[3];
+    double p4 = -of[0] + of[1] - of[2] + of[3];
 
-static pixel read_pixel(const uint8_t *at) { return (pixel){{at[0], at[1], at[2]}}; }
-
-static double linear(double left, double right, double place) {
-    return left + (right - left) * place;
+    return of[1] + place * (p2 + place * (p3 + place * p4));
 }
 
-static double cubic(double a, double b, double c, double d, double place) {
-    double p2 = -a + c, p3 = 2.0 * (a - b) + c - d, p4 = -a + b - c + d;
+/* Channel `c` at a place of the source, of its 4 or 16 neighbours. */
+static double level_at(const fd_canvas *canvas, const fd_places *at, int32_t i, int c,
+                       int is_cubic) {
+    const int32_t side = is_cubic ? 4 : 2, before = is_cubic ? 1 : 0;
+    double rows[4], row[4];
 
-    return b + place * (p2 + place * (p3 + place * p4));
-}
-
-static pixel linear_pixel(pixel left, pixel right, double place) {
-    for (int c = 0; c < 3; c++)
-        left.c[c] = linear(left.c[c], right.c[c], place);
-    return left;
-}
-
-static pixel cubic_pixel(const pixel *four, double place) {
-    pixel made;
-
-    for (int c = 0; c < 3; c++)
-        made.c[c] = cubic(four[0].c[c], four[1].c[c], four[2].c[c], four[3].c[c], place);
-    return made;
-}
-
-static pixel bilinear(const fd_canvas *canvas, int32_t x, int32_t y, double dx, double dy) {
-    pixel rows[2];
-
-    for (int i = 0; i < 2; i++)
-        rows[i] = linear_pixel(read_pixel(fd_pixel(canvas, x, y + i)),
-                               read_pixel(fd_pixel(canvas, x + 1, y + i)), dx);
-    return linear_pixel(rows[0], rows[1], dy);
-}
-
-static pixel bicubic(const fd_canvas *canvas, int32_t x, int32_t y, double dx, double dy) {
-    pixel rows[4], four[4];
-
-    for (int i = 0; i < 4; i++) {
-        for (int k = 0; k < 4; k++)
-            four[k] = read_pixel(fd_pixel(canvas, x - 1 + k, y - 1 + i));
-        rows[i] = cubic_pixel(four, dx);
+    for (int32_t y = 0; y < side; y++) {
+        for (int32_t x = 0; x < side; x++)
+            row[x] = fd_pixel(canvas, at->x[i] - before + x, at->y[i] - before + y)[c];
+        rows[y] = between(row, at->dx[i], is_cubic);
     }
-    return cubic_pixel(rows, dy);
-}
-
-static void write_truncated(uint8_t *out, const pixel *made) {
-    for (int c = 0; c < 3; c++) /* as in Pillow */
-        out[c] = (uint8_t)(made->c[c] <= 0.0 ? 0 : made->c[c] >= 255.0 ? 255 : (int32_t)made->c[c]);
+    return between(rows, at->dy[i], is_cubic);
 }
 
 void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic,
@@ -197,9 +152,10 @@ void fd_warp_smooth_plain(const fd_canvas *canvas, const double *m, int is_cubic
                 memcpy(out, fill, 4);
                 continue;
             }
-            pixel made = (is_cubic ? bicubic : bilinear)(canvas, at.x[i], at.y[i], at.dx[i],
-                                                         at.dy[i]);
-            write_truncated(out, &made);
+            for (int c = 0; c < 3; c++) { /* truncated as in Pillow */
+                double level = level_at(canvas, &at, i, c, is_cubic);
+                out[c] = (uint8_t)(level <= 0.0 ? 0 : level >= 255.0 ? 255 : (int32_t)level);
+            }
         }
 }
 
@@ -220,7 +176,8 @@ void fd_blend_run_plain(uint8_t *restrict out, const fd_canvas *canvas, fd_run r
     }
 }
 
-/* Each row has pixels outside, then some at the border, then those of a run, and so on. */
+/* Each row has pixels outside, then some at the border, then those of a run, and so on: the columns from
+ * which each part begins are solved for, as in warp_fixed. */
 void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *outside,
                      fd_write_pixel *write_pixel, const fd_operation *how) {
     const int64_t one = 1 << FD_PLACE_BITS, across = canvas->out_width;
@@ -237,12 +194,12 @@ void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *ou
         fd_run run = {fixed[2] + fixed[1] * y, fixed[5] + fixed[4] * y, fixed[0], fixed[3]};
         int64_t seen = 0, unseen = across;
         if (outside != NULL) {
-            fd_narrow(run.x + one, run.right, width + one, &seen, &unseen);
-            fd_narrow(run.y + one, run.down, height + one, &seen, &unseen);
+            narrow(run.x + one, run.right, width + one, &seen, &unseen);
+            narrow(run.y + one, run.down, height + one, &seen, &unseen);
         }
         int64_t from = seen, to = unseen;
-        fd_narrow(run.x, run.right, width - one, &from, &to);
-        fd_narrow(run.y, run.down, height - one, &from, &to);
+        narrow(run.x, run.right, width - one, &from, &to);
+        narrow(run.y, run.down, height - one, &from, &to);
         if (seen >= unseen)
             seen = unseen = across;
         if (from >= to)
@@ -261,42 +218,17 @@ void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *ou
 
 /* ---- the choice ---- */
 
-/* Whether each pixel of the result is one of the source, so that interpolation changes nothing. */
-static int moves_whole_pixels(const double m[6]) {
-    return m[0] == 1.0 && m[1] == 0.0 && m[3] == 0.0 && m[4] == 1.0 && m[2] == rint(m[2]) &&
-           m[5] == rint(m[5]);
-}
-
-/* Beyond it Pillow's own arithmetic changes. */
-static int is_small(const fd_canvas *canvas) {
-    enum { LARGEST_SIDE = 16384 };
-
-    return canvas->width <= LARGEST_SIDE && canvas->height <= LARGEST_SIDE;
-}
-
-int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, fd_room *room) {
-    const uint8_t *fill = how->fill;
-    double m[FD_VALUES] = {0.0};
+int fd_pillow_warp(fd_canvas *canvas, const fd_operation *how) {
+    const double *m = how->matrix;
     int grows = canvas->out_width != canvas->width || canvas->out_height != canvas->height;
     int status = FD_OK;
 
-    if (!is_small(canvas))
-        return FD_ARGUMENT;
-    memcpy(m, matrix, 6 * sizeof *m);
-    if (how->library == FD_TORCHVISION && !moves_whole_pixels(matrix)) {
-        fd_tensor_warp(canvas, m, how);
-        return FD_OK;
-    }
-    if (how->library == FD_OPENCV) {
-        fd_opencv_warp(canvas, matrix, how);
-        return FD_OK;
-    }
-    if (how->filter != FD_NEAREST && (grows || !moves_whole_pixels(matrix)))
-        fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, fill);
-    else if (matrix[1] == 0.0 && matrix[3] == 0.0 && !grows && !moves_whole_pixels(matrix))
-        status = warp_straight(canvas, matrix, fill, room);
+    if (how->filter != FD_NEAREST && (grows || !fd_moves_whole_pixels(m)))
+        fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, how->fill);
+    else if (m[1] == 0.0 && m[3] == 0.0 && !grows && !fd_moves_whole_pixels(m))
+        status = warp_straight(canvas, m, how->fill);
     else
-        warp_fixed(canvas, matrix, fill);
+        warp_fixed(canvas, m, how->fill);
     if (status == FD_OK)
         fd_canvas_become(canvas);
     return status;
@@ -304,16 +236,10 @@ int fd_warp(fd_canvas *canvas, const double matrix[6], const fd_operation *how, 
 
 /* ---- perspective ---- */
 
-int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
-    const double *m = how->value;
+int fd_pillow_perspective(fd_canvas *canvas, const fd_operation *how) {
+    const double *m = how->matrix;
     uint8_t *out = canvas->other;
 
-    if (!is_small(canvas))
-        return FD_ARGUMENT;
-    if (how->library == FD_TORCHVISION) {
-        fd_tensor_warp(canvas, m, how);
-        return FD_OK;
-    }
     if (how->filter != FD_NEAREST) {
         fd_kernels_now()->warp_smooth(canvas, m, how->filter == FD_BICUBIC, how->fill);
         fd_canvas_swap(canvas);
@@ -331,138 +257,4 @@ int fd_perspective(fd_canvas *canvas, const fd_operation *how) {
         }
     fd_canvas_swap(canvas);
     return FD_OK;
-}
-
-/* ---- rotation ---- */
-
-/* Turn by a quarter to the left, `quarters` times; Pillow then moves pixels and ignores the filter. */
-static void turn(fd_canvas *canvas, int quarters) {
-    ptrdiff_t width = canvas->width, height = canvas->height;
-    ptrdiff_t across = quarters == 2 ? width : height, down = quarters == 2 ? height : width;
-
-    for (ptrdiff_t y = 0; y < down; y++)
-        for (ptrdiff_t x = 0; x < across; x++) {
-            ptrdiff_t column = quarters == 1 ? width - 1 - y : quarters == 2 ? width - 1 - x : y;
-            ptrdiff_t row = quarters == 1 ? x : quarters == 2 ? height - 1 - y : height - 1 - x;
-            memcpy(canvas->other + 4 * (y * across + x),
-                   canvas->pixels + 4 * (row * width + column), 4);
-        }
-    fd_canvas_become(canvas);
-}
-
-/* Python's round(value, 15). */
-static double rounded(double value) {
-    char digits[40];
-
-    snprintf(digits, sizeof digits, "%.15f", value);
-    return strtod(digits, NULL);
-}
-
-/* An angle from 0 up to 360 degrees. */
-static double angle_of(double degrees) {
-    double angle = fmod(degrees, 360.0);
-
-    return angle < 0.0 ? angle + 360.0 : angle;
-}
-
-/* Set the matrix that turns an image about a point. */
-static void set_rotation(double m[6], double angle, double x, double y) {
-    double radians = -(angle * (PI / 180.0));
-
-    m[0] = m[4] = rounded(cos(radians));
-    m[1] = rounded(sin(radians));
-    m[3] = rounded(-sin(radians));
-    m[2] = m[0] * -x + m[1] * -y + x;
-    m[5] = m[3] * -x + m[4] * -y + y;
-}
-
-void fd_turned_size(const double *value, int32_t *width, int32_t *height) {
-    double angle = angle_of(value[0]), w = *width, h = *height, m[6];
-    const double corners[4][2] = {{0, 0}, {w, 0}, {w, h}, {0, h}};
-    double left = HUGE_VAL, right = -HUGE_VAL, top = HUGE_VAL, bottom = -HUGE_VAL;
-
-    if (fmod(angle, 90.0) == 0.0 && value[1] != 2.0) {
-        *width = (int32_t)(fmod(angle, 180.0) == 0.0 ? w : h);
-        *height = (int32_t)(fmod(angle, 180.0) == 0.0 ? h : w);
-        return;
-    }
-    set_rotation(m, angle, w / 2.0 + value[2], h / 2.0 + value[3]);
-    for (int i = 0; i < 4; i++) {
-        double x = m[0] * corners[i][0] + m[1] * corners[i][1] + m[2];
-        double y = m[3] * corners[i][0] + m[4] * corners[i][1] + m[5];
-        left = fmin(left, x);
-        right = fmax(right, x);
-        top = fmin(top, y);
-        bottom = fmax(bottom, y);
-    }
-    *width = (int32_t)(ceil(right) - floor(left));
-    *height = (int32_t)(ceil(bottom) - floor(top));
-}
-
-int fd_rotate(fd_canvas *canvas, double degrees, const fd_operation *how, fd_room *room) {
-    int turns = canvas->width == canvas->height || how->value[1] != 0.0;
-    double angle = angle_of(degrees), m[6];
-    double right_by = how->value[2], down_by = how->value[3];
-
-    if (angle == 0.0 && how->value[1] != 2.0)
-        return FD_OK;
-    if (right_by == 0.0 && down_by == 0.0 && how->value[1] != 2.0 &&
-        (angle == 180.0 || (turns && (angle == 90.0 || angle == 270.0)))) {
-        turn(canvas, (int)(angle / 90.0));
-        return FD_OK;
-    }
-    set_rotation(m, angle, canvas->width / 2.0 + right_by, canvas->height / 2.0 + down_by);
-    double x = -(canvas->out_width - canvas->width) / 2.0;
-    double y = -(canvas->out_height - canvas->height) / 2.0, right = m[2], below = m[5];
-    m[2] = m[0] * x + m[1] * y + right;
-    m[5] = m[3] * x + m[4] * y + below;
-    return fd_warp(canvas, m, how, room);
-}
-
-/* ---- turning, moving, scaling and shearing ---- */
-
-/* albumentations': about the centre, first scale, then turn counter-clockwise, shear, and move. */
-static int set_affine(double m[6], const double *value, double x, double y) {
-    const double degree = PI / 180.0;
-    double turn = value[0] * degree, c = cos(turn), s = sin(turn);
-    double shear_x = tan(value[4] * degree), shear_y = tan(value[5] * degree);
-    double a = (c - shear_x * s) * value[3], b = (s + shear_x * c) * value[6];
-    double d = (shear_y * c - s) * value[3], e = (shear_y * s + c) * value[6];
-    double whole = a * e - b * d, right = -x - value[1], below = -y - value[2];
-
-    m[0] = e / whole;
-    m[1] = -b / whole;
-    m[3] = -d / whole;
-    m[4] = a / whole;
-    m[2] = m[0] * right + m[1] * below + x;
-    m[5] = m[3] * right + m[4] * below + y;
-    return fabs(whole) > 1e-9;
-}
-
-/* torchvision's: the matrix of its documentation, inverted, in the order of operations of its v2. */
-static int set_torchvision_affine(double m[6], const double *value, double x, double y) {
-    const double degree = PI / 180.0;
-    double turn = value[0] * degree, shear_x = tan(value[4] * degree), shear_y = value[5] * degree;
-    double right = x + value[1], below = y + value[2], scale = value[3];
-    double a = cos(turn - shear_y) / cos(shear_y), c = sin(turn - shear_y) / cos(shear_y);
-
-    m[0] = (cos(turn) - c * shear_x) / scale;
-    m[1] = (a * shear_x + sin(turn)) / scale;
-    m[3] = -c / scale;
-    m[4] = a / scale;
-    m[2] = x - m[0] * right - m[1] * below;
-    m[5] = y - m[3] * right - m[4] * below;
-    return scale > 0.0;
-}
-
-int fd_affine(fd_canvas *canvas, const fd_operation *how, fd_room *room) {
-    double m[6], x = canvas->width * 0.5, y = canvas->height * 0.5;
-    const double *value = how->value;
-    int is_good = how->library == FD_OPENCV
-                      ? set_affine(m, value, x, y)
-                      : set_torchvision_affine(m, value, x + value[6], y + value[7]);
-
-    for (int i = 0; i < 6; i++)
-        is_good &= fabs(m[i]) < FD_LARGEST_NUMBER;
-    return is_good ? fd_warp(canvas, m, how, room) : FD_ARGUMENT;
 }

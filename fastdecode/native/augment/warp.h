@@ -1,8 +1,9 @@
 /* warp.h: what all versions of the interpolating warp share. */
-#ifndef FASTDECODE_WARP_H
-#define FASTDECODE_WARP_H
+#pragma once
 
-#include "augment.h"
+#include "operations.h"
+
+#include <math.h>
 
 enum { FD_PLACES = 64 };
 
@@ -78,6 +79,12 @@ INLINE int32_t fd_share(int64_t place) {
     return (int32_t)(place >> (FD_PLACE_BITS - FD_SHARE_BITS)) & (FD_WHOLE - 1);
 }
 
+/* Whether each pixel of the result is one of the source, so that interpolation changes nothing. */
+INLINE int fd_moves_whole_pixels(const double m[6]) {
+    return m[0] == 1.0 && m[1] == 0.0 && m[3] == 0.0 && m[4] == 1.0 && m[2] == rint(m[2]) &&
+           m[5] == rint(m[5]);
+}
+
 /* ---- warp.c, warp_simd.h ---- */
 
 /* Write pixel (x, y) of a warp by the matrix `m`. */
@@ -91,5 +98,3 @@ void fd_warp_in_runs(const fd_canvas *canvas, const double *m, const uint8_t *ou
 
 fd_warp_smooth fd_warp_smooth_plain;
 fd_blend_run fd_blend_run_plain;
-
-#endif

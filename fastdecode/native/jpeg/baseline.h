@@ -12,8 +12,7 @@
  * support the kind of file, or if anything in the data is unusual. It never decides whether a file is
  * damaged: when it gives up, another library decodes the file from the start, and decides.
  */
-#ifndef FASTDECODE_BASELINE_H
-#define FASTDECODE_BASELINE_H
+#pragma once
 
 #include "kernels.h"
 #include "weights.h"
@@ -219,5 +218,3 @@ typedef struct {
 /* Decode. Returns 0 if it gives up; the target may have received some rows by then. */
 int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,
                        const fd_target *target);
-
-#endif

@@ -40,6 +40,7 @@ static uint32_t *add_end(uint32_t *entry, int length, int bits) {
     return entry;
 }
 
+/* After the first code come the bits of the next: look them up, too. They fit the lookup together or not. */
 static void make_pairs(fd_table *table) {
     for (uint32_t i = 0; i < FD_ENTRIES; i++) {
         uint32_t first = table->one[i], bits = first & 63, step = first >> 8 & 255;
@@ -61,6 +62,9 @@ static int is_made_of(const fd_table *table, const fd_codes *codes, fd_table_kin
            memcmp(of->symbols, codes->symbols, sizeof of->symbols) == 0;
 }
 
+/* T.81, C.2: the codes of a length count on from the last one of the length before, times two. So they come
+ * in the order of the table's entries, each as often as there are bits that may follow it; and a code is that
+ * of a length if it is below the limit (F.2.2.3, with MAXCODE). */
 int fd_table_make(fd_table *table, const fd_codes *codes, fd_table_kind kind, int low) {
     static const int MOST_BITS[] = {[FD_DC] = FD_MOST_DC_BITS,
                                     [FD_AC] = FD_MOST_AC_BITS,

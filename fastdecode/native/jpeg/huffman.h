@@ -11,14 +11,12 @@
  *
  * Everything is inline, because rows.c compiles it once per instruction set.
  */
-#ifndef FASTDECODE_HUFFMAN_H
-#define FASTDECODE_HUFFMAN_H
+#pragma once
 
 #include "baseline.h"
 
 #include <string.h>
 
-#define FD_INLINE static inline __attribute__((always_inline))
 #define FD_RARELY(condition) __builtin_expect(!!(condition), 0)
 
 enum {
@@ -70,7 +68,7 @@ typedef struct {
     uint32_t is_odd;
 } fd_bits;
 
-FD_INLINE uint64_t fd_eight_bytes(const uint8_t *at) {
+INLINE uint64_t fd_eight_bytes(const uint8_t *at) {
     uint64_t bytes;
     memcpy(&bytes, at, sizeof bytes);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -88,7 +86,7 @@ FD_INLINE uint64_t fd_eight_bytes(const uint8_t *at) {
         (count) |= 56;                                                                             \
     } while (0)
 
-FD_INLINE void fd_bits_begin(fd_bits *bits, const uint8_t *from) {
+INLINE void fd_bits_begin(fd_bits *bits, const uint8_t *from) {
     bits->buffer = bits->count = 0;
     bits->next = from;
     FD_REFILL(bits->buffer, bits->count, bits->next);
@@ -98,7 +96,7 @@ FD_INLINE void fd_bits_begin(fd_bits *bits, const uint8_t *from) {
 #define FD_LOOKUP(table) ((table)[buffer >> (64 - FD_LOOKUP_BITS)])
 
 /* How many bytes after `from` have been read, at least in part. */
-FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
+INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
     return ((size_t)(bits->next - from) * 8 - (size_t)(bits->count & 63) + 7) / 8;
 }
 
@@ -155,21 +153,28 @@ FD_INLINE size_t fd_bytes_read(const fd_bits *bits, const uint8_t *from) {
 
 /* gcc turns memset into "rep stos" here, whose start-up alone takes longer than this loop: it was 9 %
  * of decoding. */
-FD_INLINE void fd_clear(int16_t *block) {
+INLINE void fd_clear(int16_t *block) {
     typedef int64_t four __attribute__((vector_size(32), aligned(2), may_alias));
     four *part = (four *)(void *)block;
     part[0] = part[1] = part[2] = part[3] = (four){0, 0, 0, 0};
 }
 
 /* Whether a dequantised coefficient has more than 16 bits. */
-FD_INLINE uint32_t fd_is_large(int32_t value, int32_t quantiser) {
+INLINE uint32_t fd_is_large(int32_t value, int32_t quantiser) {
     return (uint32_t)(value * quantiser + INT16_MAX) > 2u * INT16_MAX;
 }
 
-/* Decode the next block of component `c`. With `stores`, write its coefficients to `block` in natural
+/* T.81, F.2.2 (libjpeg: decode_mcu_fast in jdhuff.c). Four steps of
+ *
+ *   entry = two[next 10 bits]; drop its bits; write its two coefficients, or one twice, at k + its steps
+ *
+ * fit a refill. An end of block is a step beyond position 63, to where writing does no harm, so a step has one
+ * branch for the end and one for escapes. If the block ended between the two, the second is given back.
+ *
+ * Decode the next block of component `c`. With `stores`, write its coefficients to `block` in natural
  * order, and possibly a value to position 64 after it; without, write only `block[0]`. */
-FD_INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
-                        const uint16_t *quantiser, int16_t *block, int c, const int stores) {
+INLINE void fd_block(fd_bits *bits, const fd_table *dc, const fd_table *ac,
+                     const uint16_t *quantiser, int16_t *block, int c, const int stores) {
     uint64_t buffer = bits->buffer, count = bits->count;
     const uint8_t *next = bits->next;
     const uint64_t *two = ac->two;
@@ -248,5 +253,3 @@ last:
     bits->count = count;
     bits->next = next;
 }
-
-#endif

@@ -54,9 +54,12 @@ static int fits(const int32_t *row, size_t step) {
     return sum <= LARGEST_SUM;
 }
 
-/* ---- 8 by 8 ---- */
+/* ---- 8, 4 or 2 numbers ---- */
 
-/* Loeffler, Ligtenberg and Moschytz' transform of 8 numbers, `step` apart. */
+/* Transform 8 numbers, `step` apart: Loeffler, Ligtenberg and Moschytz, "Practical fast 1-D DCT algorithms
+ * with 11 multiplications", 1989; as jpeg_idct_islow with 12, of which no result has two in a row. The even
+ * half (0, 4; 2 and 6 turned by 3/8 pi) gives a, the odd one (7, 5, 3, 1, turned twice) gives b; results are
+ * a + b and, mirrored, a - b. Constants have 13 bits: a sample is at most one level from the exact one. */
 static void transform_8(const int32_t *in, size_t step, int32_t *out, size_t out_step, int shift) {
     uint32_t in0 = (uint32_t)in[0], in1 = (uint32_t)in[step], in2 = (uint32_t)in[2 * step],
              in3 = (uint32_t)in[3 * step], in4 = (uint32_t)in[4 * step],
@@ -84,32 +87,6 @@ static void transform_8(const int32_t *in, size_t step, int32_t *out, size_t out
     out[4 * out_step] = rounded(a3 - b0, shift);
 }
 
-static int block_8x8(const int16_t *block, const uint16_t *quantiser, uint8_t *out, size_t stride) {
-    int32_t in[FD_COEFFICIENTS], columns[FD_COEFFICIENTS], rows[FD_COEFFICIENTS];
-    int fine = 1;
-    if (!dequantise(in, block, quantiser))
-        return 0;
-    for (size_t x = 0; x < FD_SIDE; x++)
-        transform_8(in + x, FD_SIDE, columns + x, FD_SIDE, CONSTANT_BITS - COLUMN_BITS);
-    for (size_t y = 0; y < FD_SIDE; y++)
-        fine &= fits(columns + y * FD_SIDE, 1);
-    for (size_t y = 0; y < FD_SIDE; y++)
-        transform_8(columns + y * FD_SIDE, 1, rows + y * FD_SIDE, 1,
-                    CONSTANT_BITS + COLUMN_BITS + 3);
-    for (size_t y = 0; y < FD_SIDE; y++)
-        for (size_t x = 0; x < FD_SIDE; x++)
-            out[y * stride + x] = sample(rows[y * FD_SIDE + x], &fine);
-    return fine;
-}
-
-int fd_idct_8x8(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
-                uint8_t *out, size_t stride) {
-    return block_8x8(first, quantiser, out, stride) &
-           block_8x8(second, quantiser, out + FD_SIDE, stride);
-}
-
-/* ---- 4 by 4, 2 by 2, 1 by 1 ---- */
-
 static void transform_4(const int32_t *in, size_t step, int32_t *out, size_t out_step, int shift) {
     uint32_t in0 = (uint32_t)in[0], in1 = (uint32_t)in[step], in2 = (uint32_t)in[2 * step],
              in3 = (uint32_t)in[3 * step], in5 = (uint32_t)in[5 * step],
@@ -126,27 +103,6 @@ static void transform_4(const int32_t *in, size_t step, int32_t *out, size_t out
     out[2 * out_step] = rounded(a1 - b1, shift);
 }
 
-static int block_4x4(const int16_t *block, const uint16_t *quantiser, uint8_t *out, size_t stride) {
-    int32_t in[FD_COEFFICIENTS], columns[4 * FD_SIDE], row[4];
-    int fine = 1;
-    if (!dequantise(in, block, quantiser))
-        return 0;
-    for (size_t x = 0; x < FD_SIDE; x++)
-        transform_4(in + x, FD_SIDE, columns + x, FD_SIDE, CONSTANT_BITS - COLUMN_BITS + 1);
-    for (size_t y = 0; y < 4; y++) {
-        fine &= fits(columns + y * FD_SIDE, 1);
-        transform_4(columns + y * FD_SIDE, 1, row, 1, CONSTANT_BITS + COLUMN_BITS + 3 + 1);
-        for (size_t x = 0; x < 4; x++)
-            out[y * stride + x] = sample(row[x], &fine);
-    }
-    return fine;
-}
-
-int fd_idct_4x4(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
-                uint8_t *out, size_t stride) {
-    return block_4x4(first, quantiser, out, stride) & block_4x4(second, quantiser, out + 4, stride);
-}
-
 static void transform_2(const int32_t *in, size_t step, int32_t *out, size_t out_step, int shift) {
     uint32_t a = (uint32_t)in[0] << (CONSTANT_BITS + 2);
     uint32_t b = (uint32_t)in[5 * step] * F_0_850 + (uint32_t)in[step] * F_3_624 -
@@ -156,25 +112,45 @@ static void transform_2(const int32_t *in, size_t step, int32_t *out, size_t out
     out[out_step] = rounded(a - b, shift);
 }
 
-static int block_2x2(const int16_t *block, const uint16_t *quantiser, uint8_t *out, size_t stride) {
-    int32_t in[FD_COEFFICIENTS], columns[2 * FD_SIDE], row[2];
+/* ---- blocks ---- */
+
+typedef void transform(const int32_t *in, size_t step, int32_t *out, size_t out_step, int shift);
+
+/* Transform the columns of a block and then the rows, to `side` by `side` samples; their results have `less`
+ * more fraction bits than those of 8 by 8. */
+static int block_of(size_t side, int less, transform *by, const int16_t *block,
+                    const uint16_t *quantiser, uint8_t *out, size_t stride) {
+    int32_t in[FD_COEFFICIENTS], columns[FD_COEFFICIENTS], row[FD_SIDE];
     int fine = 1;
     if (!dequantise(in, block, quantiser))
         return 0;
     for (size_t x = 0; x < FD_SIDE; x++)
-        transform_2(in + x, FD_SIDE, columns + x, FD_SIDE, CONSTANT_BITS - COLUMN_BITS + 2);
-    for (size_t y = 0; y < 2; y++) {
+        by(in + x, FD_SIDE, columns + x, FD_SIDE, CONSTANT_BITS - COLUMN_BITS + less);
+    for (size_t y = 0; y < side; y++) {
         fine &= fits(columns + y * FD_SIDE, 1);
-        transform_2(columns + y * FD_SIDE, 1, row, 1, CONSTANT_BITS + COLUMN_BITS + 3 + 2);
-        out[y * stride] = sample(row[0], &fine);
-        out[y * stride + 1] = sample(row[1], &fine);
+        by(columns + y * FD_SIDE, 1, row, 1, CONSTANT_BITS + COLUMN_BITS + 3 + less);
+        for (size_t x = 0; x < side; x++)
+            out[y * stride + x] = sample(row[x], &fine);
     }
     return fine;
 }
 
+int fd_idct_8x8(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                uint8_t *out, size_t stride) {
+    return block_of(8, 0, transform_8, first, quantiser, out, stride) &
+           block_of(8, 0, transform_8, second, quantiser, out + 8, stride);
+}
+
+int fd_idct_4x4(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
+                uint8_t *out, size_t stride) {
+    return block_of(4, 1, transform_4, first, quantiser, out, stride) &
+           block_of(4, 1, transform_4, second, quantiser, out + 4, stride);
+}
+
 int fd_idct_2x2(const int16_t *first, const int16_t *second, const uint16_t *quantiser,
                 uint8_t *out, size_t stride) {
-    return block_2x2(first, quantiser, out, stride) & block_2x2(second, quantiser, out + 2, stride);
+    return block_of(2, 2, transform_2, first, quantiser, out, stride) &
+           block_of(2, 2, transform_2, second, quantiser, out + 2, stride);
 }
 
 int fd_idct_1x1(const int16_t *first, const int16_t *second, const uint16_t *quantiser,

@@ -1,6 +1,5 @@
 /* idct.h: the constants of the inverse DCTs, in 1 / 2^13, rounded as in libjpeg. */
-#ifndef FASTDECODE_IDCT_H
-#define FASTDECODE_IDCT_H
+#pragma once
 
 enum {
     F_0_211 = 1730,
@@ -26,5 +25,3 @@ enum {
     F_3_072 = 25172,
     F_3_624 = 29692
 };
-
-#endif

@@ -4,8 +4,7 @@
  * bits to a row of MCUs, and then the coefficients of that row are complete. So only one row of them is
  * in memory, and decoding ends with the last row that is needed.
  */
-#ifndef FASTDECODE_PROGRESSIVE_H
-#define FASTDECODE_PROGRESSIVE_H
+#pragma once
 
 #include "huffman.h"
 
@@ -84,5 +83,3 @@ extern const fd_row_decoders fd_row_decoders_avx2;
 #endif
 
 void fd_progressive_free(fd_progressive *progressive);
-
-#endif

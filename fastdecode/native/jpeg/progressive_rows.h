@@ -140,7 +140,9 @@ FD_ROWS uint32_t top_bits(uint64_t buffer, uint32_t count) {
     return (uint32_t)((buffer >> 1) >> (63 - count));
 }
 
-/* Decode the coefficients of a band, two with one lookup, as fd_block does. */
+/* T.81, G.1.2.2 (decode_mcu_AC_first): decode the coefficients of a band, two with one lookup, as fd_block
+ * does; an end of band may be that of several blocks. `k` is the last place, `found` has a bit for each that is
+ * not 0. Three steps take what a refill gives. */
 FD_ROWS void first_ac(fd_reader *reader, const uint16_t *quantiser, int16_t *block,
                       uint64_t *mask) {
     fd_bits *bits = &reader->bits;
@@ -281,6 +283,15 @@ FD_ROWS void correct(int16_t *block, uint64_t which, int16_t unit) {
     }
 }
 
+/* T.81, G.1.2.3; libjpeg's decode_mcu_AC_refine (jdphuff.c) walks:
+ *
+ *   until the band ends:
+ *     read a code: a run of zeros and a new coefficient of one unit, 16 zeros, or the end of some bands
+ *     for each coefficient up to that place which is not 0: read a bit; at 1 it goes a unit away from 0
+ *
+ * Here `old` has a bit for each coefficient that is not 0, so the zeros of the rest of the band are
+ * rest & ~old, and the place is the highest bit of that after `step` - 1 others. The bits of `old` before it
+ * are passed: as many bits of data are read at once, and spread to them. */
 FD_ROWS void refine_ac(fd_reader *reader, int16_t *block, uint64_t *mask) {
     fd_bits *bits = &reader->bits;
     const fd_table *table = reader->tables[0];

@@ -112,7 +112,8 @@ static void put_block(void *state, int c, const int16_t *block) {
         put_symbol(work, ac, 0, 0, 0);
 }
 
-/* End a row of MCUs, and with it a restart interval. */
+/* End a row of MCUs, and with it a restart interval (T.81, E.1.4): whole bytes, a marker that counts modulo
+ * 8, and predictions of DC that begin anew. */
 static void end_row(void *state) {
     repack *work = state;
     memset(work->dc, 0, sizeof work->dc);
@@ -126,7 +127,8 @@ static void end_row(void *state) {
 
 /* ---- Huffman tables ---- */
 
-/* Find the lengths of Huffman's codes for such weights; returns the longest. */
+/* Find the lengths of Huffman's codes for such weights; returns the longest (T.81, K.2): join the two lightest
+ * trees until one is left; the depth of a leaf is the length of its code. */
 static int measure_codes(const int64_t seen[SYMBOLS + 1], int damping, int length[SYMBOLS + 1]) {
     int64_t weight[2 * SYMBOLS + 1];
     int parent[2 * SYMBOLS + 1] = {0}, count = SYMBOLS + 1, longest = 0;
@@ -158,6 +160,7 @@ static int measure_codes(const int64_t seen[SYMBOLS + 1], int damping, int lengt
     return longest;
 }
 
+/* Where K.2 shortens codes of more than 16 bits two by two, weights are halved until there are none. */
 static void make_codes(code_table *table) {
     int length[SYMBOLS + 1], longest, damping = 0;
     table->seen[NOTHING] = 1;

@@ -329,7 +329,8 @@ static int is_within(const fd_baseline *baseline, const position *at, int is_don
 }
 
 /* Decode a row of MCUs; keep those that the window needs, if the window needs the row. */
-FD_INLINE int decode_mcus_body(fd_baseline *baseline, position *at, int32_t y) {
+static FD_VARIANTS(int, decode_mcus, (fd_baseline * baseline, position *at, int32_t y),
+                   (baseline, at, y)) {
     const fd_frame *frame = &baseline->frame;
     int32_t blocks = frame->blocks;
     int is_needed = y >= baseline->first_row && y < baseline->end_row;
@@ -365,13 +366,10 @@ FD_INLINE int decode_mcus_body(fd_baseline *baseline, position *at, int32_t y) {
     return 1;
 }
 
-static FD_VARIANTS(int, return, decode_mcus, decode_mcus_body,
-                   (fd_baseline * baseline, position *at, int32_t y), (baseline, at, y))
+/* ---- the same of a progressive file ---- */
 
-    /* ---- the same of a progressive file ---- */
-
-    static int begin_progressive(fd_baseline *baseline, const fd_target *target,
-                                 const uint8_t *data, size_t size) {
+static int begin_progressive(fd_baseline *baseline, const fd_target *target, const uint8_t *data,
+                             size_t size) {
     fd_frame *frame = &baseline->frame;
     fd_need needs[3] = {FD_NO_SCAN, FD_NO_SCAN, FD_NO_SCAN};
     for (int c = 0; c < frame->components; c++) {
@@ -618,9 +616,8 @@ static int decode_progressive(fd_baseline *baseline, const fd_target *target) {
 
 /* Free the memory of a huge file. */
 static void give_back(fd_room *room) {
-    if (room->size > MOST_KEPT) {
+    if (room->size > MOST_KEPT)
         fd_room_free(room);
-    }
 }
 
 int fd_baseline_decode(fd_baseline *baseline, const uint8_t *data, size_t size,

@@ -109,7 +109,9 @@ typedef struct {
     uint16_t code[FD_MOST_SYMBOLS]; /* reversed */
 } sorted_codes;
 
-/* Sort the symbols by the lengths of their codes. Returns 0 if they are too many or too few; one code of
+/* RFC 1951, 3.2.2: the codes of a length count on, as in JPEG, but their bits come in reverse.
+ *
+ * Sort the symbols by the lengths of their codes. Returns 0 if they are too many or too few; one code of
  * one bit, or none, is enough if `few_are_enough`. */
 static int sort_codes(fd_symbol_code *to, const uint8_t *lengths, int symbols, int few_are_enough,
                       sorted_codes *sorted) {
@@ -398,10 +400,19 @@ INLINE void copy_near(uint8_t *to, const uint8_t *end, size_t distance) {
         memcpy(at, at - period[distance], 32);
 }
 
-/* Decode symbols until the output reaches its limit, the block ends, or there is little input left.
+/* With 64 bits in hand:
+ *
+ *   look up 12 bits; while they are literals: write three bytes, of which one to three count, up to 4 times
+ *   else a length: its extra bits, look up the distance and its extra bits, copy
+ *
+ * The next lookup is made before the copy, which then does not delay it.
+ *
+ * Decode symbols until the output reaches its limit, the block ends, or there is little input left.
  * Returns the new end of the output; NULL if the data is damaged. */
-INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, uint8_t *out,
-                                    const uint8_t *limit) {
+static FD_VARIANTS(uint8_t *, decode_symbols,
+                   (fd_inflater * inflater, const uint8_t *base, uint8_t *out,
+                    const uint8_t *limit),
+                   (inflater, base, out, limit)) {
     const uint32_t *literals = inflater->literals, *distances = inflater->distances;
     const uint8_t *next = inflater->next, *const past = last_start(inflater);
     uint64_t bits = inflater->bits, count = inflater->count;
@@ -477,14 +488,9 @@ INLINE uint8_t *decode_symbols_body(fd_inflater *inflater, const uint8_t *base, 
     return next > past && inflater->is_all ? NULL : out;
 }
 
-static FD_VARIANTS(uint8_t *, return, decode_symbols, decode_symbols_body,
-                   (fd_inflater * inflater, const uint8_t *base, uint8_t *out,
-                    const uint8_t *limit),
-                   (inflater, base, out, limit))
+/* ---- the stream ---- */
 
-    /* ---- the stream ---- */
-
-    void fd_inflate_begin(fd_inflater *inflater, fd_inflate_read *read, void *read_state) {
+void fd_inflate_begin(fd_inflater *inflater, fd_inflate_read *read, void *read_state) {
     inflater->read = read;
     inflater->read_state = read_state;
     inflater->passed = 0;

@@ -5,8 +5,7 @@
  * when it is full. So neither the stream nor an image is ever in memory as a whole, and nothing below the
  * rows that are wanted is decompressed.
  */
-#ifndef FASTDECODE_INFLATE_H
-#define FASTDECODE_INFLATE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ uint8_t *fd_inflate(fd_inflater *inflater, const uint8_t *base, uint8_t *out, ui
 
 /* How many bytes of the stream have been used. */
 size_t fd_inflate_used(const fd_inflater *inflater);
-
-#endif

@@ -9,8 +9,7 @@
  * It returns the pixels of libpng, or gives up: on interlaced and animated files, and on anything
  * unusual. It never decides whether a file is damaged: the caller leaves it to another library.
  */
-#ifndef FASTDECODE_PNG_DECODER_H
-#define FASTDECODE_PNG_DECODER_H
+#pragma once
 
 #include "baseline.h"
 
@@ -68,5 +67,3 @@ void fd_png_destroy(fd_png *png);
 /* Decode; `reduce` of the target must be 1. Returns 0 if it gives up; the target may have received some
  * rows by then. */
 int fd_png_decode(fd_png *png, const uint8_t *data, size_t size, const fd_target *target);
-
-#endif

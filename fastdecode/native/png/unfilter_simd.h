@@ -21,7 +21,8 @@ SIMD shorts byte_sum(shorts a, shorts b) { return (shorts)((bytes)a + (bytes)b);
 SIMD void sub_row(uint8_t *out, const uint8_t *in, size_t size, size_t step) {
     shorts left = {0};
 #ifdef SIMD_LOOKUP
-    /* Small pixels: sums of those before, within 16 bytes; then the last of the bytes before is added. */
+    /* Small pixels: sums of those before, within 16 bytes, in four steps, each of which doubles how far they
+     * reach; then the last of the bytes before is added. */
     const size_t whole = 16 / step * step;
     uint8_t order[16];
     for (size_t i = 0; i < 16; i++)
@@ -59,7 +60,10 @@ SIMD void average_row(uint8_t *out, const uint8_t *in, const uint8_t *above, siz
 
 /* ---- Paeth ---- */
 
-/* One pixel, 16 bits for each byte. Only what depends on `left`, the result for the pixel before,
+/* PNG, 9.4: the neighbour (left, above, corner) that is nearest to left + above - corner, in that order at a
+ * tie. The distances are |above - corner|, |left - corner| and |left + above - 2 corner|.
+ *
+ * One pixel, 16 bits for each byte. Only what depends on `left`, the result for the pixel before,
  * decides how long a pixel takes. */
 SIMD shorts paeth_pixel(shorts data, shorts left, shorts above, shorts corner) {
     shorts to_left = distance(above, corner), to_above = distance(left, corner);
@@ -107,25 +111,12 @@ SIMD void two_rows(uint8_t *upper, uint8_t *lower, const uint8_t *in, const uint
 
 /* One function for each distance between pixels, so that it is a constant. */
 #define FOR_EACH_STEP(call)                                                                        \
-    switch (step) {                                                                                \
-    case 1:                                                                                        \
-        call(1);                                                                                   \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        call(2);                                                                                   \
-        break;                                                                                     \
-    case 3:                                                                                        \
-        call(3);                                                                                   \
-        break;                                                                                     \
-    case 4:                                                                                        \
-        call(4);                                                                                   \
-        break;                                                                                     \
-    case 6:                                                                                        \
-        call(6);                                                                                   \
-        break;                                                                                     \
-    default:                                                                                       \
-        call(8);                                                                                   \
-    }
+    step == 1   ? call(1)                                                                          \
+    : step == 2 ? call(2)                                                                          \
+    : step == 3 ? call(3)                                                                          \
+    : step == 4 ? call(4)                                                                          \
+    : step == 6 ? call(6)                                                                          \
+                : call(8)
 
 SIMD_TARGET static void none(uint8_t *out, const uint8_t *in, const uint8_t *above, size_t size,
                              size_t step) {
@@ -137,7 +128,7 @@ SIMD_TARGET static void sub(uint8_t *out, const uint8_t *in, const uint8_t *abov
                             size_t step) {
     (void)above;
 #define SUB(n) sub_row(out, in, size, n)
-    FOR_EACH_STEP(SUB)
+    FOR_EACH_STEP(SUB);
 }
 
 SIMD_TARGET static void up(uint8_t *out, const uint8_t *in, const uint8_t *above, size_t size,
@@ -148,18 +139,20 @@ SIMD_TARGET static void up(uint8_t *out, const uint8_t *in, const uint8_t *above
 }
 
 SIMD_TARGET static void average(uint8_t *out, const uint8_t *in, const uint8_t *above, size_t size,
-                                size_t step){
+                                size_t step) {
 #define AVERAGE(n) average_row(out, in, above, size, n)
-    FOR_EACH_STEP(AVERAGE)}
+    FOR_EACH_STEP(AVERAGE);
+}
 
 SIMD_TARGET static void paeth(uint8_t *out, const uint8_t *in, const uint8_t *above, size_t size,
-                              size_t step){
+                              size_t step) {
 #define PAETH(n) paeth_row(out, in, above, size, n)
-    FOR_EACH_STEP(PAETH)}
+    FOR_EACH_STEP(PAETH);
+}
 
 SIMD_TARGET
-    static void two_paeth(uint8_t *out, size_t out_stride, const uint8_t *in, size_t in_stride,
-                          const uint8_t *above, size_t size, size_t step) {
+static void two_paeth(uint8_t *out, size_t out_stride, const uint8_t *in, size_t in_stride,
+                      const uint8_t *above, size_t size, size_t step) {
     if (step == 3)
         two_rows(out, out + out_stride, in, in + in_stride, above, size, 3);
     else

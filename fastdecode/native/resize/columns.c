@@ -35,74 +35,64 @@ INLINE void blend_some(int16_t *restrict out, const uint8_t *const *restrict row
     }
 }
 
-INLINE void blend_body(int16_t *out, const uint8_t *const *rows, const uint16_t *weights,
-                       int32_t taps, int32_t start, size_t count) {
+/* Blend the first of `taps` rows, at most four; so their number is known to the compiler. */
+INLINE void blend_four(int16_t *out, const uint8_t *const *rows, const uint16_t *weights,
+                       int32_t taps, int is_first, int32_t start, size_t count) {
     switch (taps) {
     case 1:
-        blend_some(out, rows, weights, 1, 1, start, count);
+        blend_some(out, rows, weights, 1, is_first, start, count);
         break;
     case 2:
-        blend_some(out, rows, weights, 2, 1, start, count);
+        blend_some(out, rows, weights, 2, is_first, start, count);
         break;
     case 3:
-        blend_some(out, rows, weights, 3, 1, start, count);
+        blend_some(out, rows, weights, 3, is_first, start, count);
         break;
     default:
-        blend_some(out, rows, weights, 4, 1, start, count);
-    }
-    for (int32_t t = 4; t < taps; t += 4) {
-        switch (taps - t) {
-        case 1:
-            blend_some(out, rows + t, weights + t, 1, 0, 0, count);
-            break;
-        case 2:
-            blend_some(out, rows + t, weights + t, 2, 0, 0, count);
-            break;
-        case 3:
-            blend_some(out, rows + t, weights + t, 3, 0, 0, count);
-            break;
-        default:
-            blend_some(out, rows + t, weights + t, 4, 0, 0, count);
-        }
+        blend_some(out, rows, weights, 4, is_first, start, count);
     }
 }
 
-FD_VARIANTS(void, , fd_blend, blend_body,
+FD_VARIANTS(void, fd_blend,
             (int16_t *out, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
              int32_t start, size_t count),
-            (out, rows, weights, taps, start, count))
+            (out, rows, weights, taps, start, count)) {
+    blend_four(out, rows, weights, taps, 1, start, count);
+    for (int32_t t = 4; t < taps; t += 4)
+        blend_four(out, rows + t, weights + t, taps - t, 0, 0, count);
+}
 
 INLINE void add_some(int32_t *restrict sums, const uint8_t *const *restrict rows,
                      const uint16_t *restrict weights, int32_t taps, size_t count) {
     for (size_t block = 0; block < count; block += FD_BLOCK) {
         for (size_t i = block; i < block + FD_BLOCK; i++) {
             int32_t sum = sums[i];
-            for (int32_t t = 0; t < taps; t++) {
+            for (int32_t t = 0; t < taps; t++)
                 sum += rows[t][i] * weights[t];
-            }
             sums[i] = sum;
         }
     }
 }
 
-INLINE void add_body(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights,
-                     int32_t taps, size_t count) {
-    int32_t t = 0;
-
-    for (; t + 4 <= taps; t += 4) {
-        add_some(sums, rows + t, weights + t, 4, count);
-    }
-    for (; t < taps; t++) {
-        add_some(sums, rows + t, weights + t, 1, count);
-    }
-}
-
-FD_VARIANTS(void, , fd_add, add_body,
+FD_VARIANTS(void, fd_add,
             (int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
              size_t count),
-            (sums, rows, weights, taps, count))
+            (sums, rows, weights, taps, count)) {
+    int32_t t = 0;
+
+    for (; t + 4 <= taps; t += 4)
+        add_some(sums, rows + t, weights + t, 4, count);
+    for (; t < taps; t++)
+        add_some(sums, rows + t, weights + t, 1, count);
+}
 
 /* ---- columns ---- */
+
+FD_VARIANTS(void, fd_mirror_row, (uint8_t *restrict out, const uint8_t *restrict row, size_t width),
+            (out, row, width)) {
+    for (size_t x = 0; x < width; x++)
+        memcpy(out + 4 * x, row + 4 * (width - 1 - x), 4);
+}
 
 /* `pairs` is a compile-time constant if it is small. */
 INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
@@ -122,9 +112,8 @@ INLINE void squeeze_some(uint8_t *restrict out, const int16_t *restrict row,
             pixel += 8;
             weight += 2 * FD_GROUP;
         }
-        for (int c = 0; c < 4; c++) {
+        for (int c = 0; c < 4; c++)
             *out++ = (uint8_t)(sum[c] >> columns->shift);
-        }
     }
 }
 

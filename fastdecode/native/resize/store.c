@@ -148,17 +148,14 @@ INLINE void store_some(void *out, const uint8_t *rgbx, const fd_pixels *form, si
             function(__VA_ARGS__, FD_BFLOAT16, 1);                                                 \
     } while (0)
 
-INLINE void store_body(void *out, const uint8_t *rgbx, const fd_pixels *form, size_t plane,
-                       size_t count) {
+FD_VARIANTS(void, fd_store,
+            (void *out, const uint8_t *rgbx, const fd_pixels *form, size_t plane, size_t count),
+            (out, rgbx, form, plane, count)) {
     if (form->channels == 4)
         memcpy(out, rgbx, 4 * count);
     else
         WITH_CONSTANTS(form, store_some, out, rgbx, form, plane, count);
 }
-
-FD_VARIANTS(void, , fd_store, store_body,
-            (void *out, const uint8_t *rgbx, const fd_pixels *form, size_t plane, size_t count),
-            (out, rgbx, form, plane, count))
 
 size_t fd_value_size(const fd_pixels *form) { return bytes_of(form->dtype); }
 
@@ -274,8 +271,10 @@ INLINE void copy_patch(char *out, const char *from, size_t stride, size_t plane,
  *   row, column, channel, repeat: Cosmos3-Edge
  *
  * and in MiniCPM-V channel, row, patch, column. */
-INLINE void cut_body(char *out, const char *band, const fd_pixels *form, size_t width,
-                     size_t height, size_t y) {
+FD_VARIANTS(void, fd_cut,
+            (char *out, const char *band, const fd_pixels *form, size_t width, size_t height,
+             size_t y),
+            (out, band, form, width, height, y)) {
     const layout of = layout_of(form, width, height);
     size_t bytes = fd_value_size(form), merge = (size_t)form->patches.merge;
     size_t across = width / of.counts[FD_COLUMNS], rows = of.counts[FD_ROWS];
@@ -289,11 +288,6 @@ INLINE void cut_body(char *out, const char *band, const fd_pixels *form, size_t 
             copy_patch(out, band + stride * row + value * column, stride, plane, form, &of);
         }
 }
-
-FD_VARIANTS(void, , fd_cut, cut_body,
-            (char *out, const char *band, const fd_pixels *form, size_t width, size_t height,
-             size_t y),
-            (out, band, form, width, height, y))
 
 size_t fd_band_height(const fd_pixels *form) {
     return (size_t)form->patches.height * (size_t)form->patches.merge;

@@ -11,8 +11,6 @@
  */
 #include "twopass.h"
 
-#include "augment.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +56,10 @@ static const struct {
 
 static int is_of_torch(int32_t filter) { return filter >= FD_FILTER_TORCH_TRIANGLE; }
 
-/* Compute the pixels of a result on the canvas, and their shares. Returns their number. */
+/* As precompute_coeffs in Pillow's Resample.c: the filter, widened by the scale where it shrinks, at the
+ * distance of each pixel's centre from the result's; divided by the sum.
+ *
+ * Compute the pixels of a result on the canvas, and their shares. Returns their number. */
 static int32_t share(double *shares, const fd_span *span, int32_t place, int32_t *begin) {
     double scale = span->side / span->canvas, enlarged = scale < 1.0 ? 1.0 : scale;
     double support = FILTERS[span->filter].support * enlarged, inverse = 1.0 / enlarged;
@@ -80,8 +81,8 @@ static int32_t share(double *shares, const fd_span *span, int32_t place, int32_t
     return count;
 }
 
-/* Compute the shares of all results. Returns the fraction bits of their weights, of which torch's depend on all of
- * the canvas. */
+/* Compute the shares of all results. Returns the fraction bits of their weights. Torch's depend on all of the
+ * canvas: as many as let the largest weight fit 16 bits (UpSampleKernel.cpp, _compute_index_ranges_int16_weights). */
 static int32_t share_all(fd_pillow_axis *axis, const fd_span *span) {
     int whole = is_of_torch(span->filter);
     int32_t from = whole ? 0 : span->from, end = whole ? span->canvas : span->from + span->count;
@@ -251,6 +252,8 @@ static void resize_row(uint8_t *out, const uint8_t *row, const fd_twopass *twopa
         fd_kernels_now()->resize_row(out, row, across, twopass->width);
 }
 
+/* Of a row that comes: across, keep it, and down as soon as a result's last row is there; or down first, of
+ * source rows, and then across. */
 static void take_row(void *state, int32_t y, const uint8_t *pixels) {
     fd_twopass *twopass = state;
     const fd_pillow_axis *down = &twopass->down;
@@ -276,19 +279,14 @@ static void take_row(void *state, int32_t y, const uint8_t *pixels) {
 /* The bytes of a row of RGBX, in whole steps. */
 static size_t stride_of(int32_t width) { return (4 * (size_t)width + STEP - 1) / STEP * STEP; }
 
-int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
-                     void (*emit)(void *state, int32_t y, const uint8_t *rgbx), void *state,
+int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize, fd_emit_row *emit, void *state,
                      int32_t window[4], fd_sink *sink) {
-    double width = resize->right - resize->left, height = resize->bottom - resize->top;
-    const fd_span across = {resize->left,         width,     resize->in_left, resize->in_right,
-                            resize->canvas_width, resize->x, resize->width,   resize->flip,
-                            resize->filter};
-    const fd_span down = {resize->top,           height,    resize->in_top, resize->in_bottom,
-                          resize->canvas_height, resize->y, resize->height, 0,
-                          resize->filter};
+    fd_span spans[2];
     int32_t shrunk = resize->in_bottom - resize->in_top - resize->canvas_height;
 
-    if (prepare(&twopass->across, &across) != FD_OK || prepare(&twopass->down, &down) != FD_OK)
+    fd_spans_of(resize, spans);
+    if (prepare(&twopass->across, &spans[0]) != FD_OK ||
+        prepare(&twopass->down, &spans[1]) != FD_OK)
         return FD_NO_MEMORY;
     int32_t narrowed = resize->in_right - resize->in_left - resize->canvas_width;
     twopass->rows_first = !is_of_torch(resize->filter) && shrunk > 0 && shrunk > 2 * narrowed;

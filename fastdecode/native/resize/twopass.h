@@ -1,6 +1,5 @@
 /* twopass.h: resizing with Pillow's own results, row by row. */
-#ifndef FASTDECODE_TWOPASS_H
-#define FASTDECODE_TWOPASS_H
+#pragma once
 
 #include "kernels.h"
 #include "weights.h"
@@ -26,6 +25,9 @@ typedef struct fd_pillow_axis {
     fd_room first_room, count_room, weights_room, parts_room, exact_room;
 } fd_pillow_axis;
 
+/* Takes row `y` of a result. */
+typedef void fd_emit_row(void *state, int32_t y, const uint8_t *rgbx);
+
 /* Zeroed before its first use. */
 typedef struct {
     fd_pillow_axis across, down;
@@ -37,14 +39,13 @@ typedef struct {
     const uint8_t **recent;
     uint8_t *ring, *blended, *out;
     fd_room recent_room, ring_room, blended_room, out_room;
-    void (*emit)(void *state, int32_t y, const uint8_t *rgbx);
+    fd_emit_row *emit;
     void *state;
 } fd_twopass;
 
 /* Prepare a resize. Sets `window` and `sink` as fd_resampler_begin does; each row of the result is
  * given to `emit` as RGBX. */
-int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize,
-                     void (*emit)(void *state, int32_t y, const uint8_t *rgbx), void *state,
+int fd_twopass_begin(fd_twopass *twopass, const fd_resize *resize, fd_emit_row *emit, void *state,
                      int32_t window[4], fd_sink *sink);
 
 void fd_twopass_free(fd_twopass *twopass);
@@ -53,5 +54,3 @@ void fd_twopass_free(fd_twopass *twopass);
 
 fd_resize_row fd_resize_row_plain;
 fd_blend_rows fd_blend_rows_plain;
-
-#endif

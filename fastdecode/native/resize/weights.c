@@ -10,6 +10,17 @@ enum { MOST_BITS = 22 }; /* 255 * 2^22 fits an int32 */
 
 static const double NO_WEIGHT = 1e-6; /* relative to the centre: less is rounding noise */
 
+void fd_spans_of(const fd_resize *of, fd_span spans[2]) {
+    spans[0] = (fd_span){of->left,         of->right - of->left,
+                         of->in_left,      of->in_right,
+                         of->canvas_width, of->x,
+                         of->width,        of->flip,
+                         of->filter};
+    spans[1] = (fd_span){
+        of->top, of->bottom - of->top, of->in_top, of->in_bottom, of->canvas_height,
+        of->y,   of->height,           0,          of->filter};
+}
+
 /* Truncate a number of pixels, and clamp it to the bounds. */
 static int32_t whole_between(double value, int32_t low, int32_t high) {
     return value <= low ? low : value >= high ? high : (int32_t)value;
@@ -65,9 +76,8 @@ static int32_t taps_of(const fd_span *span, int32_t place, double scale, double 
         return 1;
     }
     double inverse = 1.0 / total;
-    for (int32_t t = 0; t < count; t++) {
+    for (int32_t t = 0; t < count; t++)
         weights[t] *= inverse;
-    }
     return count;
 }
 
@@ -83,13 +93,11 @@ static int32_t bits_for(const fd_span *span, double scale, double support, doubl
     for (size_t e = 0; e < 2; e++) {
         int32_t first;
         int32_t count = taps_of(span, ends[e], scale, support, weights, &first);
-        for (int32_t t = 0; t < count; t++) {
+        for (int32_t t = 0; t < count; t++)
             peak = weights[t] > peak ? weights[t] : peak;
-        }
     }
-    while (bits < MOST_BITS && peak * (double)(INT32_C(1) << (bits + 1)) <= 16384.0) {
+    while (bits < MOST_BITS && peak * (double)(INT32_C(1) << (bits + 1)) <= 16384.0)
         bits++;
-    }
     return bits;
 }
 
@@ -111,9 +119,8 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span) {
     size_t weights = results * (size_t)axis->stride;
     axis->exact = fd_room_for(&axis->exact_room, weights * sizeof *axis->exact);
     axis->weights = fd_room_for(&axis->weights_room, weights * sizeof *axis->weights);
-    if (!axis->first || !axis->count || !axis->exact || !axis->weights) {
+    if (!axis->first || !axis->count || !axis->exact || !axis->weights)
         return FD_NO_MEMORY;
-    }
     axis->support = support;
     axis->bits = bits_for(span, scale, support, axis->exact);
     axis->begin = span->in_end;
@@ -130,13 +137,14 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span) {
         axis->end = first + count > axis->end ? first + count : axis->end;
         axis->most = count > axis->most ? count : axis->most;
     }
-    for (int32_t i = 0; i < span->count; i++) {
+    for (int32_t i = 0; i < span->count; i++)
         axis->first[i] -= axis->begin;
-    }
     return FD_OK;
 }
 
-/* Round the running sums, not the weights: so the weights add up to 2^bits, and errors do not
+/* In fixed point a weight is round(sum up to it) - round(sum before it), times 2^bits.
+ *
+ * Round the running sums, not the weights: so the weights add up to 2^bits, and errors do not
  * accumulate. */
 void fd_axis_quantise(fd_axis *axis, int32_t results) {
     double unit = (double)(INT32_C(1) << axis->bits);

@@ -1,6 +1,5 @@
 /* weights.h: the pixels and weights for one axis of a resize. */
-#ifndef FASTDECODE_WEIGHTS_H
-#define FASTDECODE_WEIGHTS_H
+#pragma once
 
 #include "fastdecode.h"
 #include "room.h"
@@ -14,6 +13,9 @@ typedef struct {
     int32_t flip; /* the results are in reverse order */
     int32_t filter; /* fd_resize_filter */
 } fd_span;
+
+/* The axes of a resize: across and down. */
+void fd_spans_of(const fd_resize *resize, fd_span spans[2]);
 
 /* The pixels and weights of an axis: result i uses the pixels begin + first[i] to
  * begin + first[i] + count[i] - 1, with the weights from weights[i * stride] on. Without `flip`,
@@ -38,5 +40,3 @@ int fd_axis_measure(fd_axis *axis, const fd_span *span);
 void fd_axis_quantise(fd_axis *axis, int32_t results);
 
 void fd_axis_free(fd_axis *axis);
-
-#endif

@@ -5,8 +5,7 @@
  * C, FD_VARIANTS compiles it twice. Where it does not, a header with a name in `_simd.h` has the
  * loop in the vectors of simd.h; simd_16.c and simd_avx2.c include all of them, for their sets.
  */
-#ifndef FASTDECODE_KERNELS_H
-#define FASTDECODE_KERNELS_H
+#pragma once
 
 #include "internal.h"
 
@@ -81,24 +80,25 @@ extern const fd_kernels fd_kernels_16; /* simd_16.c */
 extern const fd_kernels fd_kernels_avx2; /* simd_avx2.c */
 #endif
 
-/* Define `name` of the inline function `body` for every processor and, where there is AVX2, for it
- * too. `give` is `return`, or nothing if there is nothing to return. */
+/* Define a function for every processor and, where there is AVX2, for it too; the body follows. */
 #ifdef FD_AVX2
-#define FD_VARIANTS(type, give, name, body, parameters, arguments)                                 \
+#define FD_VARIANTS(type, name, parameters, arguments)                                             \
     type name parameters;                                                                          \
-    FD_AVX2 static type name##_avx2 parameters { give body arguments; }                            \
-    static type name##_base parameters { give body arguments; }                                    \
+    INLINE type name##_body parameters;                                                            \
+    FD_AVX2 static type name##_avx2 parameters { return name##_body arguments; }                   \
+    static type name##_base parameters { return name##_body arguments; }                           \
     type name parameters {                                                                         \
-        if (fd_kernels_now()->is_avx2)                                                             \
-            give name##_avx2 arguments;                                                            \
-        else                                                                                       \
-            give name##_base arguments;                                                            \
-    }
+        return fd_kernels_now()->is_avx2 ? name##_avx2 arguments : name##_base arguments;          \
+    }                                                                                              \
+    INLINE type name##_body parameters
 #else
-#define FD_VARIANTS(type, give, name, body, parameters, arguments)                                 \
+#define FD_VARIANTS(type, name, parameters, arguments)                                             \
     type name parameters;                                                                          \
-    type name parameters { give body arguments; }
+    type name parameters
 #endif
+
+/* The same of a function of one file, without a result. */
+#define VARIANTS(name, parameters, arguments) static FD_VARIANTS(void, name, parameters, arguments)
 
 /* ---- columns.c: the resampler's loops over one row ---- */
 
@@ -130,6 +130,9 @@ void fd_blend(int16_t *out, const uint8_t *const *rows, const uint16_t *weights,
 void fd_add(int32_t *sums, const uint8_t *const *rows, const uint16_t *weights, int32_t taps,
             size_t count);
 
+/* Copy a row of pixels in reverse order. */
+void fd_mirror_row(uint8_t *out, const uint8_t *row, size_t width);
+
 /* Compute whole groups of result bytes from a row with fraction bits. */
 fd_squeeze fd_squeeze_plain;
 
@@ -159,5 +162,3 @@ size_t fd_band_height(const fd_pixels *form);
  * stores them with `channels_first` of `form`, which is fd_cuts_planes. */
 void fd_cut(char *out, const char *band, const fd_pixels *form, size_t width, size_t height,
             size_t y);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Include it with SIMD_BYTES and SIMD_TARGET (an attribute, or nothing) defined; for AVX2, with
  * SIMD_AVX2 too. */
-#ifndef FASTDECODE_SIMD_H
-#define FASTDECODE_SIMD_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -148,4 +147,3 @@ SIMD wide products(factors k, shorts a, shorts b, int i, int j) {
  *   write_channels(pixel, in)            doubles truncated and clamped to bytes
  *   store_rgb, store_rgbx(out, r, g, b)  SIMD_BYTES pixels
  */
-#endif
