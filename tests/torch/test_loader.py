@@ -21,7 +21,6 @@ from loading import (
     Images,
     Plain,
     copies,
-    epoch,
     pool_threads,
     script,
     targets_and_errors,
@@ -85,9 +84,9 @@ def test_other_datasets_are_collated_as_by_torch(dataset: Any) -> None:
 @pytest.mark.parametrize(
     ("output", "error", "told"),
     [
-        (None, TypeError, r"Pillow images.*transform=.*output=\"tensor\".*collate_fn="),
-        ("tensor", RuntimeError, r"\(3, 30, 41\) and \(3, 30, 42\).*transform=.*collate_fn="),
-        ("array", RuntimeError, r"\(30, 41, 3\) and \(30, 42, 3\).*transform=.*collate_fn="),
+        (None, TypeError, 'output="tensor"'),
+        ("tensor", RuntimeError, "(3, 30, 41) and (3, 30, 42)"),
+        ("array", RuntimeError, "(30, 41, 3) and (30, 42, 3)"),
     ],
 )
 def test_images_that_cannot_be_stacked_are_told_with_the_way_out(
@@ -103,18 +102,9 @@ def test_images_that_cannot_be_stacked_are_told_with_the_way_out(
     for index, path in enumerate(paths):
         path.write_bytes(encode(drawing(41 + index % 2, 30)))
     dataset = ImageList(paths, range(4) if targets else None, output=output)
-    with Loader(dataset, 4, **how) as loader, pytest.raises(error, match=f"(?s){told}"):
+    with Loader(dataset, 4, **how) as loader, pytest.raises(error) as caught:
         next(iter(loader))
-
-
-def test_images_of_any_size_are_collated() -> None:
-    """Samples of equal shape are stacked; otherwise collate_fn gets them."""
-    dataset = Images(Resize(20))
-
-    assert epoch(dataset, threads=2)[0][0].shape == (4, 3, 20, 26)
-    lists = list(Loader(dataset, 4, threads=2, collate_fn=lambda samples: samples))
-    assert [len(samples) for samples in lists] == [4] * 5 + [3]
-    assert lists[1][2][1] == 6
+    assert all(word in str(caught.value) for word in (told, "transform=", "collate_fn="))
 
 
 def stacked(samples: list[Any]) -> Any:
@@ -150,16 +140,6 @@ def test_channels_last_without_a_known_shape(how: dict[str, int], own: Any) -> N
 def plain_image(index: int) -> torch.Tensor:
     """Return an image of its index."""
     return torch.full((3, 4, 5), index)
-
-
-def test_iterators_at_once_are_epochs_of_their_own() -> None:
-    """Two iterators of one loader give two whole epochs, also if used in turn."""
-    with Loader(Images(), 4, True, threads=2) as loader:
-        expected = [copies(loader), copies(loader)]
-        loader.set_epoch(0)
-        pairs = list(zip(loader, loader, strict=True))
-
-    assert_same([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], expected)
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 7])
@@ -287,7 +267,7 @@ def test_wrong_arguments_are_refused_by_name(
     with pytest.raises(error) as caught:
         Loader(**{"dataset": Images(), **options})
 
-    assert all(name in str(caught.value) for name in options)
+    assert [name for name in options if name not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize("place", range(1, 5))
@@ -338,21 +318,19 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
         assert [str(error) for error in targets_and_errors(loader)] == ["mistake 1"]
 
 
-def test_error_of_collate_fn_comes_at_its_batch() -> None:
-    """An error of collate_fn, or of targets that do not collate, comes at its batch."""
+def test_error_of_collating_comes_at_its_batch() -> None:
+    """That of collate_fn, and that of targets which do not collate."""
 
     def collate(samples: list[Any]) -> Any:
         if samples[0][1] == 4:
             raise KeyError("mine")
         return [0, torch.tensor([target for _, target in samples])]
 
-    with_function = targets_and_errors(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
-    without = targets_and_errors(
-        Loader(Images(count=4, target_transform=lambda _: object()), 4, threads=2)
-    )
+    seen = targets_and_errors(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
+    dataset = Images(count=4, target_transform=lambda _: object())
 
-    assert [type(one) for one in with_function] == [list, KeyError, list]
-    assert [type(one) for one in without] == [TypeError]
+    assert [type(one) for one in seen] == [list, KeyError, list]
+    assert [type(one) for one in targets_and_errors(Loader(dataset, 4, threads=2))] == [TypeError]
 
 
 def test_error_that_was_raised_holds_no_memory() -> None:
@@ -379,22 +357,6 @@ def test_error_that_was_raised_holds_no_memory() -> None:
             gc.enable()
 
     assert images.data_ptr() == places[0] == places[-4]
-
-
-def test_skipped_counts_the_newest_iterator() -> None:
-    """`skipped` counts the newest epoch, also if an older iterator is still used."""
-    dataset = Images(damaged=(0, 5, 9, 10), count=12, on_error="skip")
-    with Loader(dataset, 4, threads=2) as loader:
-        older = iter(loader)
-        next(older)
-        assert loader.skipped == 1
-        newer = iter(loader)
-        next(newer)
-        assert loader.skipped == 1
-        assert len(list(older)) == 2
-        assert loader.skipped == 1
-        assert len(list(newer)) == 2
-        assert loader.skipped == 4
 
 
 def test_interpreter_ends_although_a_read_hangs() -> None:
@@ -453,6 +415,7 @@ def test_threads_end_with_their_loader() -> None:
     wait_until(lambda: pool_threads() == [])
     loader = Loader(Images(), 4, threads=3)
     copies(loader)
+    assert len([*loader.sampler]) == 23
     first = pool_threads()
     batches = iter(loader)
     next(batches)
