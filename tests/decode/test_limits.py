@@ -96,7 +96,7 @@ def test_the_limit_can_be_moved(integer: Callable[[int], Any]) -> None:
 
     assert decode(data, max_pixels=integer(960)).shape == (24, 40, 3)
     assert decode(data, max_pixels=None).shape == (24, 40, 3)
-    with pytest.raises(ImageTooLarge, match=r"960.*959"):
+    with pytest.raises(ImageTooLarge, match="959"):
         decode(data, max_pixels=integer(959))
 
 

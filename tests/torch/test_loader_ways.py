@@ -191,7 +191,7 @@ def test_damaged_samples_are_skipped_and_counted(
         copies(batches)
         assert batches.skipped == 6  # of this epoch
     assert sorted(failure.index for failure in dataset.errors) == [1, 2, 4, 5, 6, 7]
-    assert all(failure.reason for failure in dataset.errors)
+    assert "" not in {failure.reason for failure in dataset.errors}
     with plain(Images(EXACT, count=11)) as whole:
         (images, numbers), *_ = whole
         assert_alike(way, made[:1], [[images[[0, 3]], numbers[[0, 3]]]])
