@@ -6,7 +6,6 @@ import ctypes
 import importlib
 import inspect
 import io
-import mmap
 import os
 import re
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from encoded import with_orientation
+from encoded import mapped, with_orientation
 from hypothesis import given
 from hypothesis import strategies as st
 from same import assert_same
@@ -32,12 +31,6 @@ PNG = encode(drawing(WIDTH, HEIGHT), "png")
 
 def turned(value: int) -> bytes:
     return encode(drawing(WIDTH, HEIGHT), exif=with_orientation(value))
-
-
-def mapped(data: bytes) -> mmap.mmap:
-    memory = mmap.mmap(-1, len(data))
-    memory[:] = data
-    return memory
 
 
 def tensor(data: bytes) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import mmap
 import multiprocessing
 import os
 import signal
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 from cases import examples
 from doubles import double, flat, own_registry  # noqa: F401
+from encoded import mapped
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
@@ -205,12 +205,6 @@ def test_wrong_room_is_raised(out: Any, on_error: str) -> None:
     """Arrays of the wrong shape raise a ValueError, even if errors of items are returned."""
     with pytest.raises(ValueError, match="out"):
         decode_batch(ALIKE, on_error=on_error, out=out)
-
-
-def mapped(data: bytes) -> mmap.mmap:
-    memory = mmap.mmap(-1, len(data))
-    memory[:] = data
-    return memory
 
 
 SINGLE = {

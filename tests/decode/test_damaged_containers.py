@@ -329,11 +329,9 @@ def test_tiff_fields_of_more_bytes_than_the_file() -> None:
 
 def _compressed(kind: str) -> bytes:
     """Encode a TIFF whose compressed data is damaged in its middle."""
-    stream = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
     image = Image.fromarray(noise).convert("1" if kind == "group4" else "RGB")
-    image.save(stream, "tiff", compression=kind)
-    data = bytearray(stream.getvalue())
+    data = bytearray(encode(image, "tiff", compression=kind))
     data[len(data) // 2 : len(data) // 2 + 8] = b"\xff" * 8
     return bytes(data)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from PIL import Image
 from same import assert_same
 
 from fastdecode import Geometry, _pixels, decode, decode_file, probe
+from fastdecode.testing import encode
 from fastdecode.types import Header
 
 REDUCES = (1, 2, 4, 8)
@@ -237,10 +237,8 @@ def drawn(width: int, height: int, box: tuple[int, int, int, int], value: int) -
     """Encode a black image with a white box at this place in the upright image."""
     seen = np.zeros((height, width, 3), np.uint8)
     seen[box[1] : box[3], box[0] : box[2]] = 255
-    stream = io.BytesIO()
     stored = np.ascontiguousarray(_pixels.apply_orientation(seen, INVERSE[value]))
-    Image.fromarray(stored).save(stream, "JPEG", quality=95, exif=with_orientation(value))
-    return stream.getvalue()
+    return encode(Image.fromarray(stored), quality=95, exif=with_orientation(value))
 
 
 def found(image: np.ndarray) -> tuple[tuple[float, float], float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import struct
 import subprocess
 import sys
@@ -113,9 +112,7 @@ def test_what_the_choice_remembers_is_bounded() -> None:
 
 def _saved(size: tuple[int, int], kind: str, color: Any = (10, 20, 30), **options: Any) -> bytes:
     mode = "RGB" if isinstance(color, tuple) else "L"
-    file = io.BytesIO()
-    Image.new(mode, size, color).save(file, kind, **options)
-    return file.getvalue()
+    return encode(Image.new(mode, size, color), kind, **options)
 
 
 def _jpeg2000() -> bytes:

@@ -26,6 +26,7 @@ from same import assert_same
 import fastdecode
 from fastdecode.native import _library
 from fastdecode.samples import photo
+from fastdecode.testing import encode
 
 WIDTH, HEIGHT = 83, 57
 
@@ -75,9 +76,7 @@ def _encoded(kind: str) -> bytes:
         exif = Image.Exif()
         exif[0x0112] = options["exif"]
         options = {"exif": exif}
-    stream = io.BytesIO()
-    _drawing(mode).save(stream, form, **options)
-    return stream.getvalue()
+    return encode(_drawing(mode), form, **options)
 
 
 _Open = Callable[[Any], Image.Image]

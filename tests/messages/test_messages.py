@@ -47,9 +47,7 @@ def damaged(data: bytes) -> bytes:
 
 
 def saved(form: str, mode: str = "RGB") -> bytes:
-    stream = io.BytesIO()
-    Image.new(mode, (16, 16)).save(stream, form)
-    return stream.getvalue()
+    return encode(Image.new(mode, (16, 16)), form)
 
 
 FILES: Calls = {

@@ -144,9 +144,9 @@ def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
         ({"shuffle": False}, {}, "shuffle=True"),
         ({"even": "drop"}, {}, "samples=None"),
         ({"rank": 1, "world_size": 2}, {}, "rank=0"),
-        *(({}, {"given": given}, "") for given in (-1, "1")),
-        *(({}, {name: None}, "") for name in ("workers", "settings")),
-        *(({}, change, "") for change in ({"epoch": -1}, {"version": 0}, None)),
+        *(({}, {"given": given}, "state") for given in (-1, "1")),
+        *(({}, {name: None}, "state") for name in ("workers", "settings")),
+        *(({}, change, "state") for change in ({"epoch": -1}, {"version": 0}, None)),
     ],
 )
 def test_other_states_are_refused(shards: Path, options: Any, change: Any, named: str) -> None:
