@@ -169,6 +169,19 @@ def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
         assert_same(copies(second), following)
 
 
+def test_behind_the_last_batch_the_next_epoch_comes() -> None:
+    """A state of the last batch leaves nothing of its epoch."""
+    with loader() as batches, loader() as resumed:
+        for _ in zip(range(6), batches, strict=False):
+            state = batches.state_dict()
+        resumed.load_state_dict(state)
+
+        assert (state["batch"], list(resumed)) == (6, [])
+        resumed.set_epoch(1)
+        batches.set_epoch(1)
+        assert_same(copies(resumed), copies(batches))
+
+
 OTHER_SETTINGS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"seed": 6}, "seed="),
     ({}, {"shuffle": False}, "shuffle="),
