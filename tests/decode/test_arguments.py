@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from same import assert_same
 
-from fastdecode import decode, decode_batch, decode_file, probe, reduce_for
+from fastdecode import decode, decode_batch, decode_file, decode_iter, probe, reduce_for
 from fastdecode.native import add_restart_markers
 from fastdecode.testing import drawing, encode
 from fastdecode.types import REDUCES, Header
@@ -390,3 +390,13 @@ def test_a_wrong_option_is_told_with_the_right_one(name: str, tmp_path: Path) ->
         assert message.startswith(f"{name}() ")
         assert repr(wrong) in message
         assert re.search(rf"\b{right}\b", message), message
+
+
+@pytest.mark.parametrize("other", ["num_workers", "workers", "n_jobs"])
+def test_what_other_libraries_call_threads_is_understood(other: str) -> None:
+    """The number of threads has several names elsewhere: the error tells the one here, if any."""
+    for function in (decode_batch, decode_iter):
+        with pytest.raises(TypeError, match=f"'{other}'.* threads"):
+            function([JPEG], **{other: 2})
+    with pytest.raises(TypeError, match=rf"'{other}'(?!.*threads)"):
+        decode_file("cat.jpg", **{other: 2})  # type: ignore[call-arg]  # which has no threads

@@ -374,6 +374,8 @@ def test_a_samplers_epoch_is_the_callers_from_the_beginning() -> None:
         assert type(sampler.epoch) is int
         sampler.set_epoch(6)
         assert indices(loader) == shuffled(6)
+        loader.load_state_dict({**loader.state_dict(), "epoch": 2})  # so the loader counts again
+        assert [indices(loader), indices(loader)] == [shuffled(2), shuffled(3)]
         loader.set_epoch(1)
         indices(loader)
 
