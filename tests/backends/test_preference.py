@@ -114,8 +114,8 @@ def test_disabled_backends_are_left_out(disabled: str, monkeypatch: pytest.Monke
     assert asked(backend="one") == "one"
 
 
-def test_blocks_may_overlap() -> None:
-    """Blocks of two threads that overlap leave no preference behind."""
+def test_blocks_may_overlap_or_begin_together() -> None:
+    """Blocks of two threads that overlap leave no preference behind, whoever called `use` first."""
     first = use("two")
     first.__enter__()
     second = use("three")
@@ -123,20 +123,14 @@ def test_blocks_may_overlap() -> None:
 
     first.__exit__(None, None, None)
     assert asked() == "three"
-
     second.__exit__(None, None, None)
     assert asked() == "one"
 
-
-def test_blocks_that_begin_together() -> None:
-    """Two threads may both call `use` before either enters its block."""
     first, second = use("two"), use("three")
-
     with first:
         with second:
             assert asked() == "three"
         assert asked() == "two"
-
     assert asked() == "one"
 
 

@@ -97,7 +97,7 @@ def test_name_that_is_taken_needs_replace(taken: str) -> None:
     """Registering a name again is an error without replace=True."""
     register("mine", double(flat(1)))
 
-    with pytest.raises(ValueError, match=f"'{taken}'.*replace=True"):
+    with pytest.raises(ValueError, match=taken):
         register(taken, double(flat(2)))
     register(taken, double(flat(3)), replace=True)
 
@@ -199,7 +199,7 @@ def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
 )
 def test_a_support_that_no_file_can_need_is_refused(declared: Any) -> None:
     """What names nothing is an error, because the backend would never be asked."""
-    with pytest.raises(ValueError, match=f"^{next(iter(declared))} must be a set of"):
+    with pytest.raises(ValueError, match=next(iter(declared))):
         Support(**declared)
 
 

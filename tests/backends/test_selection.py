@@ -41,7 +41,7 @@ def test_strict_needs_a_backend_that_reports_warnings() -> None:
 
     assert_same(decode(PNG), 1)
     assert_same(decode(PNG, strict=True), 2)
-    with pytest.raises(UnsupportedFormat, match=r"silent.*png.*strict"):
+    with pytest.raises(UnsupportedFormat, match="silent"):
         decode(PNG, strict=True, backend="silent")
 
 
@@ -120,7 +120,7 @@ def test_named_backend_that_cannot_says_who_can(name: str) -> None:
     if name not in usable_backends():
         pytest.skip(f"{name} is not usable here")
 
-    with pytest.raises(UnsupportedFormat, match=f"{name}.*gif.*pillow"):
+    with pytest.raises(UnsupportedFormat, match=f"{name}.*pillow"):
         decode(encode(drawing(9, 9, "P"), "gif"), backend=name)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import mmap
 import multiprocessing
 import os
 import signal
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 from cases import examples
 from doubles import double, flat, own_registry  # noqa: F401
+from encoded import mapped
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
@@ -63,16 +63,6 @@ def test_results_are_in_order(function: Any, threads: int | None, options: dict[
     alone = [decode(item, **options) for item in ITEMS] if "size" not in options else None
     expected = decode_batch(ITEMS, threads=1, **options) if alone is None else alone
     assert_same(images, list(expected))
-
-
-@THREADS
-def test_paths_and_bytes_may_be_mixed(threads: int | None, tmp_path: Path) -> None:
-    """An item is encoded bytes of any kind, or a path as a string or path object."""
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(ITEMS[1])
-    items = [path, ITEMS[1], str(path), bytearray(ITEMS[1]), np.frombuffer(ITEMS[1], np.uint8)]
-
-    assert_same(decode_batch(items, threads=threads), [decode(ITEMS[1])] * len(items))
 
 
 WRONG_ITEMS: dict[str, tuple[list[Any], dict[str, Any], type[Exception], str]] = {
@@ -131,6 +121,9 @@ def test_error_can_stand_in_its_place(
     ]  # fmt: skip
     for i, item in ((0, 0), (2, 1), (5, 2)):
         assert_same(results[i], decode_batch([ITEMS[item]], **options)[0], i)
+    with pytest.raises(DecodeError) as caught:
+        decode(CUT)
+    assert options or str(results[1]) == str(caught.value)  # without the number of an item
 
 
 @THREADS
@@ -147,61 +140,51 @@ def test_out_receives_the_images(threads: int | None, kind: str) -> None:
         assert np.shares_memory(images[i], array[i])
 
 
-WRONG: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
-    "on_error": (ValueError, "on_error", {"on_error": "ignore"}),
-    "no threads": (ValueError, "threads", {"threads": 0}),
-    "negative threads": (ValueError, "threads", {"threads": -1}),
-    "half a thread": (ValueError, "threads", {"threads": 1.5}),
-    "threads in words": (ValueError, "threads", {"threads": "two"}),
-    "threads true": (ValueError, "threads", {"threads": True}),
-    "unknown option": (TypeError, "resize", {"resize": 224}),
-    "data": (TypeError, "data", {"data": ALIKE[0]}),
-    "mode": (ValueError, "mode", {"mode": "BGR"}),
-    "size": (ValueError, "size", {"size": (4, 0)}),
-    "size of alpha": (ValueError, "size needs mode", {"size": 4, "mode": "RGBA"}),
-    "reduce": (ValueError, "reduce", {"reduce": 3}),
-    "no side": (ValueError, "max_side", {"max_side": 0}),
-    "a side in words": (ValueError, "max_side", {"max_side": "256"}),
-    "two sides": (ValueError, "max_side", {"max_side": (9, 9)}),
-    "a side true": (ValueError, "max_side", {"max_side": True}),
-    "side and size": (ValueError, "max_side", {"max_side": 9, "size": 9}),
-    "side and reduce": (ValueError, "max_side", {"max_side": 9, "reduce": 2}),
-    "side and min_size": (ValueError, "max_side", {"max_side": 9, "min_size": 9}),
-    "side as stored": (ValueError, "max_side", {"max_side": 9, "mode": "stored"}),
-    "min_size": (ValueError, "min_size", {"min_size": 0}),
-    "region": (ValueError, "region", {"region": (1, 2, 3)}),
-    "max_pixels": (ValueError, "max_pixels", {"max_pixels": -1}),
-    "backend": (TypeError, "backend", {"backend": 5}),
-    "nobody": (UnknownBackend, "nobody", {"backend": "nobody"}),
-}
-WRONG_FOR_ITER: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
-    **WRONG,
-    "ahead": (ValueError, "ahead", {"ahead": 0}),
-    "half ahead": (ValueError, "ahead", {"ahead": 1.5}),
-    "out": (ValueError, "no out", {"out": np.zeros((1, 8, 8, 3), np.uint8)}),
-    "device": (TypeError, "device", {"device": "cpu"}),
-}
+WRONG: list[tuple[type[Exception], dict[str, Any]]] = [
+    (ValueError, {"on_error": "ignore"}),
+    *((ValueError, {"threads": value}) for value in (0, -1, 1.5, "two", True)),
+    (TypeError, {"resize": 224}),
+    (TypeError, {"data": ALIKE[0]}),
+    (ValueError, {"mode": "BGR"}),
+    (ValueError, {"size": (4, 0)}),
+    (ValueError, {"size": 4, "mode": "RGBA"}),
+    (ValueError, {"reduce": 3}),
+    *((ValueError, {"max_side": value}) for value in (0, "256", (9, 9), True)),
+    *((ValueError, {"max_side": 9, name: 9}) for name in ("size", "min_size")),
+    *((ValueError, {"max_side": 9, "reduce": 2}), (ValueError, {"max_side": 9, "mode": "stored"})),
+    (ValueError, {"min_size": 0}),
+    (ValueError, {"region": (1, 2, 3)}),
+    (ValueError, {"max_pixels": -1}),
+    (TypeError, {"backend": 5}),
+    (UnknownBackend, {"backend": "nobody"}),
+]
+WRONG_FOR_ITER: list[tuple[type[Exception], dict[str, Any]]] = [
+    *WRONG,
+    *((ValueError, {"ahead": value}) for value in (0, 1.5)),
+    (ValueError, {"out": np.zeros((1, 8, 8, 3), np.uint8)}),
+    (TypeError, {"device": "cpu"}),
+]
 
 
 @pytest.mark.parametrize(
-    ("function", "wrong"),
+    ("function", "kind", "options"),
     [
-        *((decode_batch, wrong) for wrong in WRONG.values()),
-        *((decode_iter, wrong) for wrong in WRONG_FOR_ITER.values()),
+        *((decode_batch, *wrong) for wrong in WRONG),
+        *((decode_iter, *wrong) for wrong in WRONG_FOR_ITER),
     ],
-    ids=[*WRONG, *(f"{name} for decode_iter" for name in WRONG_FOR_ITER)],
+    ids=str,
 )
 @pytest.mark.parametrize(
     "items", [[], [b"damaged"], ["missing.jpg"], ALIKE], ids=["none", "bad", "missing", "good"]
 )
 @pytest.mark.parametrize("on_error", ["raise", "return"])
 def test_a_wrong_option_is_raised_before_any_work(
-    function: Any, wrong: tuple[Any, str, dict[str, Any]], items: list[Any], on_error: str
+    function: Any, kind: type[Exception], options: dict[str, Any], items: list[Any], on_error: str
 ) -> None:
-    """A wrong option raises at the call for any items, even for none."""
-    unread, (kind, words, options) = iter(items), wrong
+    """A wrong option raises at the call for any items, even for none, and is named."""
+    unread = iter(items)
 
-    with pytest.raises(kind, match=words) as caught:
+    with pytest.raises(kind, match=next(iter(options))) as caught:
         function(unread, **{"on_error": on_error, **options})
 
     assert caught.type is kind
@@ -209,25 +192,19 @@ def test_a_wrong_option_is_raised_before_any_work(
 
 
 @pytest.mark.parametrize(
-    ("words", "options"),
+    "out",
     [
-        ("room", {"out": np.zeros((2, 16, 24, 3), np.uint8)}),
-        ("room", {"out": [np.zeros((16, 24, 3), np.uint8)] * 9}),
-        ("out must", {"out": np.zeros((5, 9, 9, 3), np.uint8)}),
+        np.zeros((2, 16, 24, 3), np.uint8),
+        [np.zeros((16, 24, 3), np.uint8)] * 9,
+        np.zeros((5, 9, 9, 3), np.uint8),
     ],
     ids=["too little", "too much", "of another shape"],
 )
 @pytest.mark.parametrize("on_error", ["raise", "return"])
-def test_wrong_room_is_raised(words: str, options: dict[str, Any], on_error: str) -> None:
+def test_wrong_room_is_raised(out: Any, on_error: str) -> None:
     """Arrays of the wrong shape raise a ValueError, even if errors of items are returned."""
-    with pytest.raises(ValueError, match=words):
-        decode_batch(ALIKE, on_error=on_error, **options)
-
-
-def mapped(data: bytes) -> mmap.mmap:
-    memory = mmap.mmap(-1, len(data))
-    memory[:] = data
-    return memory
+    with pytest.raises(ValueError, match="out"):
+        decode_batch(ALIKE, on_error=on_error, out=out)
 
 
 SINGLE = {
@@ -245,21 +222,9 @@ SINGLE = {
 @pytest.mark.parametrize("one", SINGLE.values(), ids=SINGLE)
 def test_one_image_is_no_batch(function: Any, one: Any) -> None:
     """A single image instead of several raises an error that names the function for one."""
-    with pytest.raises(TypeError, match="decode_file"):
-        function(one)
-    with pytest.raises(TypeError, match="int"):
-        function(5)
-
-
-def test_no_error_prefix_grows() -> None:
-    """A returned error has exactly the message that `decode` raises."""
-    with pytest.raises(FastDecodeError) as caught:
-        decode(CUT)
-
-    [returned] = decode_batch([CUT], on_error="return")
-
-    assert str(returned) == str(caught.value)
-    assert returned.errors == caught.value.errors
+    for single in (one, 5):
+        with pytest.raises(TypeError):
+            function(single)
 
 
 def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
@@ -344,16 +309,10 @@ def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
 
     assert batch is out
     assert_same(out, decode_batch(SIZED, size=(12, 20)))
-    for wrong, said in (
-        (out[:, :11], "C-contiguous"),
-        (out[:-1], "room"),
-        (np.zeros((len(SIZED), 12, 20), np.uint8), "shape"),
-        (out.astype(np.float32), "uint8"),
-    ):
-        with pytest.raises(ValueError, match=said):
+    other = np.zeros((len(SIZED), 12, 20), np.uint8)
+    for wrong in (out[:, :11], out[:-1], other, out.astype(np.float32), list(out)):
+        with pytest.raises((TypeError, ValueError), match="out"):
             decode_batch(SIZED, size=(12, 20), out=wrong)
-    with pytest.raises(TypeError, match="NumPy array"):
-        decode_batch(SIZED, size=(12, 20), out=list(out))
 
 
 # ---- thumbnails ----
@@ -454,7 +413,8 @@ def test_thumbnails_tell_damaged_files_from_unsupported_ones(
 
     kinds = DecodeError, UnsupportedFormat, FileNotFoundError, np.ndarray
     assert [*map(type, found)] == [*kinds]
-    assert all(path.name in str(error) for path, error in zip(paths, found[:3], strict=False))
+    assert [path.name for path, error in zip(paths, found[:3], strict=False)
+            if path.name not in str(error)] == []  # fmt: skip
     with pytest.raises(DecodeError, match=r"^item 0: .*cut\.jpg: "):
         decode_batch(paths, max_side=9, threads=threads)
 
@@ -465,7 +425,7 @@ def test_thumbnails_go_where_they_are_wanted() -> None:
 
     made = decode_batch(ALIKE, max_side=12, out=room)
 
-    assert all(image is place for image, place in zip(made, room, strict=True))
+    assert [id(image) for image in made] == [id(place) for place in room]
     assert_same(made, [thumbnail(data, 12) for data in ALIKE])
     with pytest.raises(ValueError, match="shape"):
         decode_batch(ALIKE, max_side=12, out=[np.zeros((1, 12, 3), np.uint8) for _ in ALIKE])
@@ -594,7 +554,7 @@ def test_nothing_goes_on_once_the_loop_is_left(end: str) -> None:
             break
 
     if end == "error in the loop":
-        with pytest.raises(RuntimeError, match="own"):
+        with pytest.raises(RuntimeError):
             loop()
     else:
         loop()
@@ -633,7 +593,7 @@ def test_an_error_of_the_items_comes_after_the_images_before_it(threads: int | N
     images = decode_iter(items(), threads=threads)
 
     assert len([next(images) for _ in range(5)]) == 5
-    with pytest.raises(ConnectionError, match="the list ends here"):
+    with pytest.raises(ConnectionError):
         next(images)
     assert list(images) == []
 

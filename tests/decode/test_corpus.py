@@ -104,7 +104,7 @@ def test_formats_beyond_pillow(sample: Sample) -> None:
         pytest.skip(f"{_MADE_FOR[sample.format]} is not usable here")
 
     if sample.name.endswith(_LINEAR):
-        with pytest.raises(UnsupportedFormat, match="linear light"):
+        with pytest.raises(UnsupportedFormat):
             decode(sample.path.read_bytes())
         return
     image = decode(sample.path.read_bytes())

@@ -80,7 +80,7 @@ def test_heic_tile_that_does_not_decode_is_an_error(kind: str) -> None:
         damaged = data.copy()
         damaged[begin:end] = b"\x55" * (end - begin)  # a unit of a kind that decoders pass over
 
-        with pytest.raises(DecodeError, match="no HEVC encoder"):
+        with pytest.raises(DecodeError):
             decode(bytes(damaged))
 
 
@@ -200,7 +200,7 @@ def test_zeros_behind_the_data_of_a_webp_are_no_damage(kind: str, backend: str |
 
 def test_heic_cannot_be_strict() -> None:
     """Strict decoding is refused, because libheif and pillow_heif do not report warnings."""
-    with pytest.raises(UnsupportedFormat, match=r"pillow_heif.*heic"):
+    with pytest.raises(UnsupportedFormat, match="heic"):
         decode(heic(drawing(40, 30)), strict=True)
 
 
@@ -226,13 +226,13 @@ def heif(*items: tuple[int, bytes, int, tuple[tuple[int, int], ...]], version: i
     ("kind", "method", "extents", "said"),
     [
         (b"av01", 0, ((390, 10),), ""),
-        (b"av01", 0, ((390, 11),), "image 3 ends at byte 401"),
-        (b"av01", 0, ((300, 50), (390, 11)), "image 3 ends at byte 401"),
+        (b"av01", 0, ((390, 11),), "401"),
+        (b"av01", 0, ((300, 50), (390, 11)), "401"),
         (b"Exif", 0, ((390, 11),), ""),
-        (b"av01", 0, ((0, 400),) * 5, "the images claim 2000 bytes of 400"),
+        (b"av01", 0, ((0, 400),) * 5, "2000"),
         (b"av01", 1, ((0, 8),), ""),
-        (b"av01", 1, ((0, 9),), "image 3 ends at byte"),
-        (b"hvc1", 0, ((390, 10),), "image 3 contains bytes that no HEVC encoder"),
+        (b"av01", 1, ((0, 9),), "image 3"),
+        (b"hvc1", 0, ((390, 10),), "image 3"),
     ],
     ids=str,
 )
@@ -244,7 +244,7 @@ def test_extents_of_a_coded_image(
         return
     found = boxes.missing(heif((3, kind, method, extents), version=version))
 
-    assert found.startswith(said) if said else not found
+    assert (said in found) == bool(said or not found)
 
 
 def test_extents_of_an_item_are_one_piece_of_data() -> None:
@@ -329,11 +329,9 @@ def test_tiff_fields_of_more_bytes_than_the_file() -> None:
 
 def _compressed(kind: str) -> bytes:
     """Encode a TIFF whose compressed data is damaged in its middle."""
-    stream = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
     image = Image.fromarray(noise).convert("1" if kind == "group4" else "RGB")
-    image.save(stream, "tiff", compression=kind)
-    data = bytearray(stream.getvalue())
+    data = bytearray(encode(image, "tiff", compression=kind))
     data[len(data) // 2 : len(data) // 2 + 8] = b"\xff" * 8
     return bytes(data)
 

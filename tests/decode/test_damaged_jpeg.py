@@ -278,7 +278,7 @@ def test_a_single_warning_ends_strict_decoding(
     if backend != "native":
         assert outcome(odd, data, backend, reduce) == "whole"
     decode(data, reduce, strict=True, backend=backend)
-    with pytest.raises(DecodeError, match="unusual" if backend == "native" else "0xd9"):
+    with pytest.raises(DecodeError):
         decode(odd, reduce, strict=True, backend=backend)
 
 
@@ -306,7 +306,7 @@ def test_zeros_are_judged_by_what_decodes_the_file(backend: str | None) -> None:
     odd = data[:middle] + bytes(64) + data[middle + 64 :]
 
     if backend == "native" or WARNERS == ["native"]:  # there is no judge: it is refused
-        with pytest.raises(DecodeError, match="unusual"):
+        with pytest.raises(DecodeError):
             decode(odd, backend=backend)
     else:
         assert decode(odd, backend=backend).shape == (160, 240, 3)
@@ -547,6 +547,16 @@ def decodes(data: bytes, backend: str) -> bool:
     return True
 
 
+def shown(data: bytes, damaged: bytes, **options: Any) -> bool:
+    """Return whether a part of damaged data is shown; fail if it is not that of the whole."""
+    try:
+        part = decode(damaged, **options)
+    except DecodeError:
+        return False
+    assert_same(part, decode(data, **options), options)
+    return True
+
+
 @pytest.mark.parametrize("kind", [kind for kind in FINE if kind not in ("progressive", "CMYK")])
 def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
     """A region, or a smaller image, is an error or right, alone and in a batch."""
@@ -565,15 +575,7 @@ def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
         for answer in decode_batch(some, threads=2, on_error="return", **option):
             if not isinstance(answer, DecodeError):
                 assert_same(answer, right, option)
-        refused = 0
-        for damaged in some:
-            try:
-                part = decode(damaged, **option)
-            except DecodeError:
-                refused += 1
-            else:
-                assert_same(part, right, option)
-        assert refused > len(some) // 3
+        assert sum(not shown(data, one, **option) for one in some) > len(some) // 3
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
@@ -584,19 +586,12 @@ def test_no_part_that_ends_with_an_interval_shows_zeros(mode: str) -> None:
     some = {"subsampling": 0} if mode == "RGB" else {}
     image = Image.fromarray(pixels).convert(mode)
     data = encode(image, quality=75, optimize=True, restart_marker_rows=1, **some)
-    ends = [found.start() for found in re.finditer(rb"\xff[\xd0-\xd7]", data)]
+    ends = markers(rb"\xff[\xd0-\xd7]", data)
     refused = 0
     for row, hole in itertools.product(range(7, 12), range(28, 72, 4)):
-        if hole > ends[row] - ends[row - 1] - 2:
-            continue
-        damaged = data[: ends[row] - hole] + bytes(hole) + data[ends[row] :]
-        region = (0, 8 * row, 240, 8 * row + 8)
-        try:
-            part = decode(damaged, region=region)
-        except DecodeError:
-            refused += 1
-        else:
-            assert_same(part, decode(data, region=region), (row, hole))
+        if hole <= ends[row] - ends[row - 1] - 2:
+            damaged = data[: ends[row] - hole] + bytes(hole) + data[ends[row] :]
+            refused += not shown(data, damaged, region=(0, 8 * row, 240, 8 * row + 8))
     assert refused > 30
 
 
@@ -612,23 +607,10 @@ def few_zeros(data: bytes) -> Iterator[bytes]:
 def test_no_part_shows_zeros_that_the_whole_does_not(image: Image.Image, progressive: bool) -> None:
     """What is read of each scan may end before what tells that its zeros were no data."""
     data = encode(image, quality=60, progressive=progressive, optimize=True)
-    regions: tuple[Box, ...] = (0, 0, 120, 16), (0, 0, 120, 40), (0, 0, 120, 120)
     for damaged in (*with_zeros(data), *few_zeros(data)):
-        if type_of(lambda given=damaged: decode(given)) is None:
-            continue
-        for left, top, right, bottom in regions:
-            region = left, top, right, min(bottom, image.height)
-            with suppress(DecodeError):
-                part = decode(damaged, region=region)
-                assert_same(part, decode(data, region=region), region)
-
-
-def type_of(call: Callable[[], object]) -> type | None:
-    try:
-        call()
-    except DecodeError as error:
-        return type(error)
-    return None
+        if outcome(damaged, data) == "error":
+            for bottom in (16, 40, 120):
+                shown(data, damaged, region=(0, 0, 120, min(bottom, image.height)))
 
 
 @every_reader

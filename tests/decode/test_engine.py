@@ -287,7 +287,7 @@ def test_warning_is_judged(warning: str, strict: bool, answer: int | None) -> No
     register("second", double(flat(9), warnings=True))
 
     if answer is None:
-        with pytest.raises(DecodeError, match=f"first: {warning}"):
+        with pytest.raises(DecodeError, match=warning):
             decode(FILES["jpeg"], strict=strict)
     else:
         assert_same(decode(FILES["jpeg"], strict=strict), answer)

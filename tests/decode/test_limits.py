@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import struct
 import subprocess
 import sys
@@ -96,7 +95,7 @@ def test_the_limit_can_be_moved(integer: Callable[[int], Any]) -> None:
 
     assert decode(data, max_pixels=integer(960)).shape == (24, 40, 3)
     assert decode(data, max_pixels=None).shape == (24, 40, 3)
-    with pytest.raises(ImageTooLarge, match=r"960.*959"):
+    with pytest.raises(ImageTooLarge, match="959"):
         decode(data, max_pixels=integer(959))
 
 
@@ -113,9 +112,7 @@ def test_what_the_choice_remembers_is_bounded() -> None:
 
 def _saved(size: tuple[int, int], kind: str, color: Any = (10, 20, 30), **options: Any) -> bytes:
     mode = "RGB" if isinstance(color, tuple) else "L"
-    file = io.BytesIO()
-    Image.new(mode, size, color).save(file, kind, **options)
-    return file.getvalue()
+    return encode(Image.new(mode, size, color), kind, **options)
 
 
 def _jpeg2000() -> bytes:

@@ -26,6 +26,7 @@ from same import assert_same
 import fastdecode
 from fastdecode.native import _library
 from fastdecode.samples import photo
+from fastdecode.testing import encode
 
 WIDTH, HEIGHT = 83, 57
 
@@ -75,9 +76,7 @@ def _encoded(kind: str) -> bytes:
         exif = Image.Exif()
         exif[0x0112] = options["exif"]
         options = {"exif": exif}
-    stream = io.BytesIO()
-    _drawing(mode).save(stream, form, **options)
-    return stream.getvalue()
+    return encode(_drawing(mode), form, **options)
 
 
 _Open = Callable[[Any], Image.Image]
@@ -363,7 +362,7 @@ def test_files_are_closed_as_pillow_does() -> None:
     image.close()
 
     assert part == Image.open(photo).crop((0, 0, 9, 9))
-    with pytest.raises(ValueError, match="closed image"):
+    with pytest.raises(ValueError, match="closed"):
         image.getpixel((0, 0))
     with fastdecode.open(photo) as image:
         image.verify()
@@ -380,15 +379,6 @@ def test_late_errors_name_the_file(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(OSError, match=r"damaged\.png"):
             image.load()
-
-
-@pytest.mark.parametrize("kind", ["jpeg", "jpeg-420-progressive", "png-RGB", "png-P"])
-def test_a_cut_file_raises_where_pillow_does(kind: str) -> None:
-    """A file without its end raises in `convert`, where people catch it."""
-    image = fastdecode.open(_encoded(kind)[:-30])
-
-    with pytest.raises(OSError, match="truncated"):
-        image.convert("RGB")
 
 
 def test_pillow_decodes_where_the_core_may_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def test_bytes_between_scans_hide_none(between: bytes, backend: str | None) -> N
     whole = write(COLOURS, [*FIRST, *REFINED], [between])
     strays = not between.startswith(b"\xff")
 
-    with pytest.raises(DecodeError, match="hostile"):
+    with pytest.raises(DecodeError):
         decode(hostile(between), backend=backend)
     try:
         image = decode(whole, backend=backend)

@@ -11,6 +11,7 @@ from cases import examples
 from gpus import LATE, NEEDS_CUDA
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from patterns import KINDS, pattern
 from PIL import Image
 from same import assert_same
 
@@ -29,15 +30,8 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def image_of(kind: str, height: int, width: int, seed: int = 0) -> Any:
-    """Return an image of random bytes (height, width, 3)."""
-    random = np.random.default_rng((seed, height, width))
-    if kind == "noise":
-        return random.integers(0, 256, (height, width, 3), np.uint8)
-    if kind == "black and white":
-        return random.integers(0, 2, (height, width, 3), np.uint8) * np.uint8(255)
-    y, x = np.indices((height, width))
-    plane = (x + y) % 2 * 255 if kind == "chessboard" else (3 * x + 5 * y) % 256
-    return np.repeat(plane[..., None], 3, axis=2).astype(np.uint8)
+    """Return an image of bytes (height, width, 3)."""
+    return pattern(kind, height, width, np.random.default_rng((seed, height, width)))
 
 
 def planes(image: Any, device: str) -> Any:
@@ -63,7 +57,7 @@ def apart(result: Any, expected: Any) -> int:
 
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    kind=st.sampled_from(("noise", "black and white", "chessboard", "ramp")),
+    kind=st.sampled_from(KINDS),
     sides=st.tuples(st.integers(1, 90), st.integers(1, 90)),
     box=st.tuples(*[st.integers(0, 89)] * 4),
     size=st.tuples(st.integers(1, 80), st.integers(1, 80)),

@@ -96,7 +96,7 @@ def test_arrays_are_those_of_decode(
         arrays = decode_batch(items, threads=threads, **options)
 
     assert_same(arrays, expected)
-    assert all(array.flags.c_contiguous and array.flags.owndata for array in arrays)
+    assert {(one.flags.c_contiguous, one.flags.owndata) for one in arrays} == {(True, True)}
     assert made == [True] * len(items)
 
 
@@ -192,6 +192,6 @@ def test_images_go_into_out(made: list[bool]) -> None:
         with pytest.raises(ValueError, match="item 0: out"):
             decode_batch([PLAIN, PLAIN], threads=2, out=small)
 
-    assert all(np.shares_memory(array, one) for array, one in zip(arrays, out, strict=True))
+    assert [np.shares_memory(*two) for two in zip(arrays, out, strict=True)] == [True] * 3
     assert_same([*out], [fastdecode.decode(PLAIN)] * 3)
     assert made == [True] * 4

@@ -399,7 +399,7 @@ def test_shuffles_draw_every_order() -> None:
     steps = [do(Operation("grey")), do(Operation("invert")), do(Operation("mirror"))]
     found = _drawn(group("shuffle", steps))
     assert set(found) == set(permutations(("grey", "invert", "mirror")))
-    assert all(560 < count < 773 for count in found.values())  # 667, with a deviation of 24
+    assert 560 < min(found.values()) <= max(found.values()) < 773  # 667, with a deviation of 24
 
 
 def test_several_choices_are_different_ones() -> None:
@@ -494,7 +494,7 @@ def test_operations_follow_a_run_of_floats() -> None:
 @pytest.mark.parametrize("kinds", [("mix_begin",), ("mix_add",), ("mix_begin", "mix_begin")])
 def test_a_mix_that_does_not_end_is_refused(kinds: tuple[Any, ...]) -> None:
     """A mix must begin, and end, once."""
-    with pytest.raises(ValueError, match="not possible"):
+    with pytest.raises(ValueError, match="4x4"):
         augment(np.zeros((4, 4, 3), np.uint8), [Operation(kind, (0.5,)) for kind in kinds])
 
 
@@ -503,7 +503,7 @@ def test_a_mix_with_an_image_of_another_size_is_refused(box: tuple[float, ...]) 
     """A chain in a mix keeps the size."""
     crop, share = Operation("crop", box, "constant"), (0.5,)
     for kind in ("mix_add", "mix_end"):
-        with pytest.raises(ValueError, match="not possible"):
+        with pytest.raises(ValueError, match="4x4"):
             augment(
                 np.zeros((4, 4, 3), np.uint8),
                 [Operation("mix_begin", share), crop, Operation(kind, share)],

@@ -231,7 +231,7 @@ def test_a_region_of_a_file_without_its_end_marker() -> None:
     image = decode(PHOTO[:-2], region=box, backend="native")
 
     assert_same(image, decode(PHOTO, backend="pillow")[40:70, 30:90])
-    with pytest.raises(DecodeError, match="end marker"):
+    with pytest.raises(DecodeError):
         decode(PHOTO[:-2], region=box, backend="native", strict=True)
 
 

@@ -427,6 +427,6 @@ def test_interlaced_files_are_no_fallback() -> None:
     data = interlaced_header(file(8, 8, 0, 8, zlib.compress(bytes(100))))
     before = fastdecode.stats().fallbacks
     decode(encode(drawing(9, 9), "png"))
-    with pytest.raises(FastDecodeError, match="interlaced"):
+    with pytest.raises(FastDecodeError):
         decode(data, backend="native")
     assert fastdecode.stats().fallbacks == before

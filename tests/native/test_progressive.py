@@ -147,7 +147,7 @@ def test_many_scans_are_left_to_others() -> None:
         again = data[:-2] + last * more + b"\xff\xd9"
         with pytest.raises(DecodeError):
             decode(again, backend="native")
-        with pytest.raises(DecodeError, match=r"progression|fastdecode\[simplejpeg\]"):
+        with pytest.raises(DecodeError):
             decode(again, strict=True)
 
 

@@ -13,13 +13,13 @@ from cases import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from instructions import INSTRUCTIONS, ffi, lib, with_each
+from patterns import KINDS, pattern
 from PIL import Image
 from same import assert_same
 
 DTYPES = {"uint8": lib.FD_UINT8, "float32": lib.FD_FLOAT32}
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
 SCALE, BIAS = 1 / (255 * STD), -MEAN / STD
-KINDS = ("noise", "black and white", "chessboard", "ramp")
 EXTREMES = (
     "1x1>1x1 1x1>300x200 1x500>224x224 500x1>224x1 65500x2>1x1 2x65500>3x2 65500x3>40x2 "
     "3x2>65500x1 2x3>1x65500 900x9>2x500 1000x800>17x40 800x1000>100x1"
@@ -85,17 +85,7 @@ def images(seed: int, count: int, largest: int = 300) -> Iterator[tuple[Any, Any
         top, bottom = np.sort(random.uniform(0, height, 2))
         box = (float(left), float(top), float(right) + 0.01, float(bottom) + 0.01)
         box = (*box[:2], min(box[2], float(width)), min(box[3], float(height)))
-        yield image_of(KINDS[i % 4], height, width, random), tuple(map(int, canvas)), box, random
-
-
-def image_of(kind: str, height: int, width: int, random: Any) -> Any:
-    if kind == "noise":
-        return random.integers(0, 256, (height, width, 3), np.uint8)
-    if kind == "black and white":
-        return random.integers(0, 2, (height, width, 3), np.uint8) * np.uint8(255)
-    y, x = np.indices((height, width))
-    plane = (x + y) % 2 * 255 if kind == "chessboard" else (3 * x + 5 * y) % 256
-    return np.repeat(plane[..., None], 3, axis=2).astype(np.uint8)
+        yield pattern(KINDS[i % 4], height, width, random), tuple(map(int, canvas)), box, random
 
 
 def exact(image: Any, canvas: tuple[int, int], box: Box) -> Any:
@@ -150,7 +140,7 @@ def test_a_part_of_the_canvas_is_a_part_of_the_result() -> None:
 def test_a_part_inside_has_the_bits_of_the_whole_canvas(scale: float) -> None:
     """The largest weights, which the bits depend on, are those of the canvas's outermost pixels."""
     side = round(50 * scale)
-    image = image_of("black and white", side, side, np.random.default_rng(6))
+    image = pattern("black and white", side, side, np.random.default_rng(6))
     want = resized(image, (50, 50))[5:45, 5:45]
 
     assert_same(resized(image, (50, 50), part=(5, 5, 40, 40)), want)
@@ -170,7 +160,7 @@ def test_values_are_scaled_and_laid_out() -> None:
 @pytest.mark.parametrize("edge", range(4))
 def test_a_box_between_pixels_is_no_copy(edge: int) -> None:
     """A box of the canvas's size, or nearly, is resized as by Pillow if one edge is a fraction."""
-    image = image_of("noise", 50, 70, np.random.default_rng(7))
+    image = pattern("noise", 50, 70, np.random.default_rng(7))
     box = [11.0, 12.0, 51.0, 42.0]
     box[edge] += 0.4
     for part in (tuple(box), (*box[:2], box[0] + 40, box[1] + 30)):
@@ -183,7 +173,7 @@ def test_a_box_between_pixels_is_no_copy(edge: int) -> None:
 def test_any_scale_works(sides: str) -> None:
     """From one pixel to the largest sides, values are the exact ones, rounded."""
     width, height, *canvas = map(int, sides.replace(">", "x").split("x"))
-    image = image_of("noise", height, width, np.random.default_rng(9))
+    image = pattern("noise", height, width, np.random.default_rng(9))
     want = exact(image, (canvas[0], canvas[1]), (0, 0, width, height))
 
     assert np.abs(resized(image, (canvas[0], canvas[1])) - want).max() < 0.6
@@ -209,7 +199,7 @@ def test_only_readable_pixels_are_read() -> None:
 
 def test_a_box_that_sticks_out_repeats_the_edge() -> None:
     """Results too far outside to reach a pixel show the outermost one."""
-    image = image_of("noise", 20, 30, np.random.default_rng(11))
+    image = pattern("noise", 20, 30, np.random.default_rng(11))
 
     result = resized(image, (90, 80), box=(-30, -40, 60, 40))
 
@@ -222,7 +212,7 @@ def test_a_box_that_sticks_out_repeats_the_edge() -> None:
 @pytest.mark.parametrize(("left", "top"), [(0, 0), (0, -4), (-4, 0), (-4, -4)])
 def test_a_few_pixels_at_an_edge_have_all_the_weight(left: int, top: int) -> None:
     """Where a box sticks out on one side, the last results have larger weights than the others."""
-    image = image_of("black and white", 40, 40, np.random.default_rng(14))
+    image = pattern("black and white", 40, 40, np.random.default_rng(14))
     box = (left, top, left + 44, top + 44)
 
     off = resized(image, (11, 11), box=box) - exact(image, (11, 11), box)
@@ -232,7 +222,7 @@ def test_a_few_pixels_at_an_edge_have_all_the_weight(left: int, top: int) -> Non
 @pytest.mark.parametrize(("x", "y"), [(5, 0), (-5, 0), (0, 5), (0, -5)])
 def test_a_box_of_the_same_size_that_sticks_out_is_no_copy(x: int, y: int) -> None:
     """It repeats the edge, too, beyond which pixels may not be read."""
-    image = image_of("noise", 50, 70, np.random.default_rng(11))
+    image = pattern("noise", 50, 70, np.random.default_rng(11))
     rows = np.clip(np.arange(10 + y, 30 + y), 10, 29)
     columns = np.clip(np.arange(10 + x, 40 + x), 10, 39)
 
@@ -243,7 +233,7 @@ def test_a_box_of_the_same_size_that_sticks_out_is_no_copy(x: int, y: int) -> No
 
 def test_rows_may_lie_anywhere() -> None:
     """Rows may be any number of bytes apart, also backwards."""
-    rows = image_of("noise", 40, 64, np.random.default_rng(12))[::-1, :50]
+    rows = pattern("noise", 40, 64, np.random.default_rng(12))[::-1, :50]
 
     assert_same(resized(rows, (33, 20)), resized(rows.copy(), (33, 20)))
 

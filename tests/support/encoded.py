@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import struct
 import zlib
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from fastdecode.testing import encode
 from fastdecode.types import Format
 
 WIDTH, HEIGHT = 13, 7
@@ -49,9 +51,14 @@ def saved(pillow_format: str, mode: str = "RGB", **options: Any) -> bytes:
     """Encode a small image with Pillow."""
     if pillow_format == "AVIF":
         pytest.importorskip("PIL._avif")
-    stream = io.BytesIO()
-    Image.new(mode, (WIDTH, HEIGHT)).save(stream, pillow_format, **options)
-    return stream.getvalue()
+    return encode(Image.new(mode, (WIDTH, HEIGHT)), pillow_format, **options)
+
+
+def mapped(data: bytes) -> mmap.mmap:
+    """Put bytes into memory that is mapped."""
+    memory = mmap.mmap(-1, len(data))
+    memory[:] = data
+    return memory
 
 
 INVERSE = {**{value: value for value in range(1, 9)}, 6: 8, 8: 6}
@@ -219,9 +226,7 @@ def with_riff(webp: bytes, flags: int, *chunks: tuple[bytes, bytes]) -> bytes:
 
 def turned(format: str, image: Image.Image) -> dict[str, bytes]:
     """Encode an image with orientation 6 in every place in which Pillow finds one."""
-    stream = io.BytesIO()
-    image.save(stream, format)
-    data, block, packet = stream.getvalue(), exif_of((SHORT, 1, b"\x06")), xmp_of(6)
+    data, block, packet = encode(image, format), exif_of((SHORT, 1, b"\x06")), xmp_of(6)
     long = exif_of((LONG, 1, b"\0\0\0\x06"), order=">")
     if format == "JPEG":
         xap = b"http://ns.adobe.com/xap/1.0/\0"

@@ -277,7 +277,7 @@ def test_other_workers_cannot_resume() -> None:
     """A state is that of as many worker processes."""
     state = Loader(OfDataset(), 3).state_dict()
 
-    with pytest.raises(ValueError, match="num_workers=0, but this loader has 2"):
+    with pytest.raises(ValueError, match="num_workers=0"):
         Loader(OfDataset(), 3, num_workers=2).load_state_dict(state)
 
 
@@ -287,7 +287,7 @@ def test_a_dataset_without_a_state_is_saved_between_epochs(workers: int) -> None
     with Loader(Numbers(), 4, seed=7, num_workers=workers) as loader:
         batches = iter(loader)
         next(batches)
-        with pytest.raises(RuntimeError, match=r"Numbers.*state_dict.*between two epochs"):
+        with pytest.raises(RuntimeError, match="Numbers"):
             loader.state_dict()
         list(batches)
         state = loader.state_dict()
@@ -345,47 +345,47 @@ def _recorded(data: bytes) -> Any:
     return fuse(TRANSFORM)(fastdecode.open(data))
 
 
-class Failing(Numbers):
-    """Raises an error."""
+class Odd(Numbers):
+    """Gives what a function makes of each number."""
+
+    def __init__(self, sample: Any) -> None:
+        super().__init__()
+        self.made = sample
 
     def sample(self, number: int) -> Any:
-        if number == 5:
-            raise KeyError("wrong")
-        return number
+        return self.made(number)
 
 
-class Unsendable(Numbers):
-    """Gives what cannot be pickled."""
+def failing(number: int) -> int:
+    if number == 5:
+        raise KeyError("wrong")
+    return number
 
-    def sample(self, number: int) -> Any:
-        return lambda: number
+
+def hanging(number: int) -> int:
+    if number == 4:
+        time.sleep(60)
+    return number
 
 
 def test_what_cannot_be_pickled_is_an_error() -> None:
     """It says so, and that the calling process would do without."""
-    with Loader(Unsendable(), None, num_workers=2) as loader:
-        with_workers = pytest.raises(TypeError, match=r"cannot be sent.*num_workers=0")
-        with with_workers:
-            next(iter(loader))
-    assert next(iter(Loader(Unsendable(), None)))() == 0
-
-
-class Hanging(Numbers):
-    """Waits for something that never comes."""
-
-    def sample(self, number: int) -> Any:
-        if number == 4:
-            time.sleep(60)
-        return number
+    unsendable = Odd(lambda number: lambda: number)
+    with (
+        Loader(unsendable, None, num_workers=2) as loader,
+        pytest.raises(TypeError, match="num_workers=0"),
+    ):
+        next(iter(loader))
+    assert next(iter(Loader(unsendable, None)))() == 0
 
 
 def test_late_batch_is_a_timeout() -> None:
     """After `timeout` seconds the error says which batch it is."""
     before = multiprocessing.active_children()
-    with Loader(Hanging(), 2, num_workers=1, timeout=0.5) as loader:
+    with Loader(Odd(hanging), 2, num_workers=1, timeout=0.5) as loader:
         batches = iter(loader)
         assert [next(batches).tolist(), next(batches).tolist()] == [[0, 1], [2, 3]]
-        with pytest.raises(TimeoutError, match=r"batch 2 is not there after 0\.5 s"):
+        with pytest.raises(TimeoutError, match="batch 2 "):
             next(batches)
         for child in multiprocessing.active_children():
             if child not in before:
@@ -396,7 +396,7 @@ def test_late_batch_is_a_timeout() -> None:
 def test_errors_reach_the_caller(workers: int) -> None:
     """With the worker's traceback, in the place of their batch; the epoch goes on as by torch."""
     seen: list[Any] = []
-    with Loader(Failing(), 2, num_workers=workers) as loader:
+    with Loader(Odd(failing), 2, num_workers=workers) as loader:
         batches = iter(loader)
         while not seen or seen[-1] is not None:
             try:
@@ -439,40 +439,40 @@ def test_length() -> None:
     for how in ({}, {"drop_last": True}, {"batch_size": None}):
         options = {"batch_size": 4, **how}
         assert len(Loader(Sized(), **options)) == len(DataLoader(Sized(), **options))
-    with pytest.raises(TypeError, match=r"Numbers.* has no len"):
+    with pytest.raises(TypeError, match="Numbers"):
         len(Loader(Numbers()))
     assert "Numbers of ?, batch_size=1, ? batches" in repr(Loader(Numbers()))
     with Loader(Whole(), 4, num_workers=2) as loader:
         assert len(list(iter(loader))) == 12
-        with pytest.warns(UserWarning, match="Length of IterableDataset Whole") as told:
+        with pytest.warns(UserWarning, match="Whole") as told:
             assert len(list(loader)) == 12  # `list` asks for the length
     # Newer Pythons also warn of forking a process with threads.
     assert sum("Length of IterableDataset" in str(one.message) for one in told) == 1
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    "how",
     [
-        ({"shuffle": True}, "leave out shuffle"),
-        ({"sampler": [1]}, "leave out shuffle, sampler"),
-        ({"batch_sampler": [[1]]}, "leave out shuffle, sampler"),
-        ({"rank": 0, "world_size": 2}, "leave out rank"),
-        ({"threads": 2}, "Give workers="),
-        ({"read_threads": 2}, "not one of this package's datasets"),
-        ({"batch_size": None, "drop_last": True}, "single samples"),
-        ({"batch_size": None, "normalize_on": "device"}, "single samples"),
-        ({"normalize_on": "device", "device": "meta"}, "not one of this package's datasets"),
+        {"shuffle": True},
+        {"sampler": [1]},
+        {"batch_sampler": [[1]]},
+        {"rank": 0, "world_size": 2},
+        {"threads": 2},
+        {"read_threads": 2},
+        {"drop_last": True, "batch_size": None},
+        {"normalize_on": "device", "batch_size": None},
+        {"normalize_on": "device", "device": "meta"},
     ],
     ids=str,
 )
-def test_what_has_no_meaning_is_refused(how: dict[str, Any], words: str) -> None:
-    """The error says what to leave out, or to do instead."""
-    with pytest.raises(ValueError, match=words):
+def test_what_has_no_meaning_is_refused(how: dict[str, Any]) -> None:
+    """The error names the argument."""
+    with pytest.raises(ValueError, match=next(iter(how))):
         Loader(Numbers(), **how)
 
 
 def test_what_is_no_dataset_of_its_own_is_refused() -> None:
     """A DataPipe relies on DataLoader to share it among workers; an iterator begins only once."""
     for one in (IterableWrapper(range(3)), iter([1])):
-        with pytest.raises(TypeError, match="torch's DataLoader"):
+        with pytest.raises(TypeError):
             Loader(one)

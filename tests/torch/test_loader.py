@@ -21,7 +21,6 @@ from loading import (
     Images,
     Plain,
     copies,
-    epoch,
     pool_threads,
     script,
     targets_and_errors,
@@ -36,7 +35,6 @@ from torch.utils.data import (
     ConcatDataset,
     DataLoader,
     Subset,
-    TensorDataset,
     default_collate,
 )
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -46,48 +44,15 @@ from fastdecode.torch import ImageList
 from fastdecode.torch.transforms import Resize, ResizeCenterCropNormalize
 
 
-def test_subset_still_decodes_into_the_batch() -> None:
-    """A Subset of a Subset gives the right samples, in reused memory."""
-    subset = Subset(Subset(Images(), range(20, 0, -1)), [3, 0, 5])
-    places = set()
-    with Loader(subset, 3, threads=2) as loader:
-        for _ in range(6):
-            for images, numbers in loader:
-                assert numbers.tolist() == [17, 20, 15]
-                places.add(images.data_ptr())
-                del images
-
-    assert len(places) < 6
-
-
-@pytest.mark.parametrize(
-    "dataset",
-    [
-        TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10)),
-        Plain(lambda index: {"image": torch.full((2,), index), "name": str(index)}, 7),
-        Plain(lambda index: (np.full((2, 2), index, np.uint8), float(index), str(index)), 7),
-        Plain(lambda index: torch.tensor([index]), 7),
-    ],
-    ids=["tensors", "dict", "tuple", "tensor"],
-)
-def test_other_datasets_are_collated_as_by_torch(dataset: Any) -> None:
-    """Samples of any dataset become the same containers and tensors as in DataLoader."""
-    ours = list(Loader(dataset, 3, threads=2))
-    theirs = list(DataLoader(dataset, 3))
-
-    assert repr(ours) == repr(theirs)
-    assert len(ours) > 2
-
-
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("how", [{"threads": 2}, {"threads": 0}, {"workers": 1}], ids=str)
 @pytest.mark.parametrize("targets", [True, False])
 @pytest.mark.parametrize(
     ("output", "error", "told"),
     [
-        (None, TypeError, r"Pillow images.*transform=.*output=\"tensor\".*collate_fn="),
-        ("tensor", RuntimeError, r"\(3, 30, 41\) and \(3, 30, 42\).*transform=.*collate_fn="),
-        ("array", RuntimeError, r"\(30, 41, 3\) and \(30, 42, 3\).*transform=.*collate_fn="),
+        (None, TypeError, 'output="tensor"'),
+        ("tensor", RuntimeError, "(3, 30, 41) and (3, 30, 42)"),
+        ("array", RuntimeError, "(30, 41, 3) and (30, 42, 3)"),
     ],
 )
 def test_images_that_cannot_be_stacked_are_told_with_the_way_out(
@@ -103,18 +68,10 @@ def test_images_that_cannot_be_stacked_are_told_with_the_way_out(
     for index, path in enumerate(paths):
         path.write_bytes(encode(drawing(41 + index % 2, 30)))
     dataset = ImageList(paths, range(4) if targets else None, output=output)
-    with Loader(dataset, 4, **how) as loader, pytest.raises(error, match=f"(?s){told}"):
+    with Loader(dataset, 4, **how) as loader, pytest.raises(error) as caught:
         next(iter(loader))
-
-
-def test_images_of_any_size_are_collated() -> None:
-    """Samples of equal shape are stacked; otherwise collate_fn gets them."""
-    dataset = Images(Resize(20))
-
-    assert epoch(dataset, threads=2)[0][0].shape == (4, 3, 20, 26)
-    lists = list(Loader(dataset, 4, threads=2, collate_fn=lambda samples: samples))
-    assert [len(samples) for samples in lists] == [4] * 5 + [3]
-    assert lists[1][2][1] == 6
+    words = told, "transform=", "collate_fn="
+    assert [word for word in words if word not in str(caught.value)] == []
 
 
 def stacked(samples: list[Any]) -> Any:
@@ -150,16 +107,6 @@ def test_channels_last_without_a_known_shape(how: dict[str, int], own: Any) -> N
 def plain_image(index: int) -> torch.Tensor:
     """Return an image of its index."""
     return torch.full((3, 4, 5), index)
-
-
-def test_iterators_at_once_are_epochs_of_their_own() -> None:
-    """Two iterators of one loader give two whole epochs, also if used in turn."""
-    with Loader(Images(), 4, True, threads=2) as loader:
-        expected = [copies(loader), copies(loader)]
-        loader.set_epoch(0)
-        pairs = list(zip(loader, loader, strict=True))
-
-    assert_same([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], expected)
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 7])
@@ -287,7 +234,7 @@ def test_wrong_arguments_are_refused_by_name(
     with pytest.raises(error) as caught:
         Loader(**{"dataset": Images(), **options})
 
-    assert all(name in str(caught.value) for name in options)
+    assert [name for name in options if name not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize("place", range(1, 5))
@@ -338,21 +285,19 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
         assert [str(error) for error in targets_and_errors(loader)] == ["mistake 1"]
 
 
-def test_error_of_collate_fn_comes_at_its_batch() -> None:
-    """An error of collate_fn, or of targets that do not collate, comes at its batch."""
+def test_error_of_collating_comes_at_its_batch() -> None:
+    """That of collate_fn, and that of targets which do not collate."""
 
     def collate(samples: list[Any]) -> Any:
         if samples[0][1] == 4:
             raise KeyError("mine")
         return [0, torch.tensor([target for _, target in samples])]
 
-    with_function = targets_and_errors(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
-    without = targets_and_errors(
-        Loader(Images(count=4, target_transform=lambda _: object()), 4, threads=2)
-    )
+    seen = targets_and_errors(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
+    dataset = Images(count=4, target_transform=lambda _: object())
 
-    assert [type(one) for one in with_function] == [list, KeyError, list]
-    assert [type(one) for one in without] == [TypeError]
+    assert [type(one) for one in seen] == [list, KeyError, list]
+    assert [type(one) for one in targets_and_errors(Loader(dataset, 4, threads=2))] == [TypeError]
 
 
 def test_error_that_was_raised_holds_no_memory() -> None:
@@ -379,22 +324,6 @@ def test_error_that_was_raised_holds_no_memory() -> None:
             gc.enable()
 
     assert images.data_ptr() == places[0] == places[-4]
-
-
-def test_skipped_counts_the_newest_iterator() -> None:
-    """`skipped` counts the newest epoch, also if an older iterator is still used."""
-    dataset = Images(damaged=(0, 5, 9, 10), count=12, on_error="skip")
-    with Loader(dataset, 4, threads=2) as loader:
-        older = iter(loader)
-        next(older)
-        assert loader.skipped == 1
-        newer = iter(loader)
-        next(newer)
-        assert loader.skipped == 1
-        assert len(list(older)) == 2
-        assert loader.skipped == 1
-        assert len(list(newer)) == 2
-        assert loader.skipped == 4
 
 
 def test_interpreter_ends_although_a_read_hangs() -> None:
@@ -453,6 +382,7 @@ def test_threads_end_with_their_loader() -> None:
     wait_until(lambda: pool_threads() == [])
     loader = Loader(Images(), 4, threads=3)
     copies(loader)
+    assert len([*loader.sampler]) == 23
     first = pool_threads()
     batches = iter(loader)
     next(batches)
@@ -551,6 +481,7 @@ SAMPLES: dict[str, Any] = {
     "large": lambda image, _n: (image, 2**64),
     "none": lambda image, _n: (image, None),
     "number first": lambda image, n: (n, image),
+    "arrays": lambda _image, n: (np.full((2, 2), n, np.uint8), float(n), str(n)),
 }
 
 

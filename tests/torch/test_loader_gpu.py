@@ -117,54 +117,31 @@ def test_floats_made_there_are_those_of_the_host(
 
 
 @pytest.mark.usefixtures("consumer")
+@pytest.mark.parametrize("consume", ["keeps", "drops", "on other streams"])
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
-def test_nothing_is_read_too_early_or_overwritten(decode: str, normalize_on: Any) -> None:
-    """All batches are kept while all streams are late; values are right at the end."""
+def test_nothing_is_read_too_early_or_overwritten(
+    decode: str, normalize_on: Any, consume: str
+) -> None:
+    """Sums are right while streams are late, of batches that are kept, dropped, or elsewhere."""
     with loader(decode, normalize_on=normalize_on) as first:
-        expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
-    kept, sums = [], []
-    with loader(decode, normalize_on=normalize_on) as second:
-        for images, _ in late(second, iter(second)):
-            torch.cuda._sleep(LATE)
-            sums.append(images.sum(dtype=torch.float64))
-            kept.append(images)
-    torch.cuda.synchronize()
-
-    assert [one.item() for one in sums] == nearly(expected)
-    assert [one.sum(dtype=torch.float64).item() for one in kept] == [one.item() for one in sums]
-
-
-@pytest.mark.parametrize("normalize_on", ["host", "device"])
-def test_a_kernel_that_still_reads_is_waited_for(decode: str, normalize_on: Any) -> None:
-    """Memory that the consumer has released is not written before its kernels have read it."""
-    with loader(decode, normalize_on=normalize_on) as first:
-        expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
-    sums = []
-    with loader(decode, normalize_on=normalize_on) as second:
-        for images, _ in second:
-            torch.cuda._sleep(LATE)
-            sums.append(images.sum(dtype=torch.float64))
-            del images
-
-    assert [one.item() for one in sums] == nearly(expected)
-
-
-def test_the_stream_may_change_while_a_batch_is_on_its_way(decode: str) -> None:
-    """A batch is right on the stream on which it is requested."""
-    with loader(decode) as first:
         expected = [images.sum(dtype=torch.float64).item() for images, _ in first]
     streams = [torch.cuda.Stream() for _ in range(3)]
-    sums = []
-    with loader(decode) as second:
-        batches = late(second, iter(second))
+    kept, sums = [], []
+    with loader(decode, normalize_on=normalize_on) as second:
+        batches = iter(second) if consume == "drops" else late(second, iter(second))
         for at in range(len(expected)):
-            with torch.cuda.stream(streams[at % 3]):
+            other = streams[at % 3] if consume == "on other streams" else None
+            with torch.cuda.stream(other):
                 images, _ = next(batches)
                 torch.cuda._sleep(LATE)
                 sums.append(images.sum(dtype=torch.float64))
+            kept += [images] if consume == "keeps" else []
+            del images
     torch.cuda.synchronize()
 
     assert [one.item() for one in sums] == nearly(expected)
+    again = [one.sum(dtype=torch.float64).item() for one in kept]
+    assert again == [one.item() for one in sums[: len(kept)]]
 
 
 @pytest.mark.parametrize("normalize_on", ["host", "device"])
@@ -233,5 +210,5 @@ def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:
     with Loader(files, 4, threads=2, pin_memory=True) as loader:
         found = list(loader)
 
-    assert all(part.is_pinned() for batch in found for part in batch)
+    assert {part.is_pinned() for batch in found for part in batch} == {True}
     assert_same(found, expected)

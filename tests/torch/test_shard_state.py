@@ -62,16 +62,9 @@ def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -
     assert_same(list(again), before + rest)
     again.set_epoch(4)
     assert len(list(again)) == TOTAL
-
-
-def test_another_epoch_begins_at_its_beginning(shards: Path) -> None:
-    """A loaded state does not apply to another epoch."""
-    first, again = stream(shards), stream(shards)
-    next(iter(first))
-    again.load_state_dict(first.state_dict())
-    again.set_epoch(1)
-    again.set_epoch(0)
-
+    again.load_state_dict(state)  # which does not apply to another epoch
+    again.set_epoch(2)
+    again.set_epoch(3)
     assert len(list(again)) == TOTAL
 
 
@@ -121,7 +114,7 @@ def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:
     batches = iter(DataLoader(busy, 4, num_workers=2))
     next(batches)
 
-    with pytest.raises(RuntimeError, match="StatefulDataLoader"):
+    with pytest.raises(RuntimeError):
         busy.state_dict()
     list(batches)
     busy.set_epoch(1)
@@ -136,9 +129,9 @@ def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
     other.load_state_dict({**first.state_dict(), "workers": 2})
 
     for _ in range(2):
-        with pytest.raises(ValueError, match="worker 0 of 2, but this is a process without"):
+        with pytest.raises(ValueError, match="worker 0 of 2"):
             list(other)
-    with pytest.raises(ValueError, match="without workers, but this is worker 0 of 3") as caught:
+    with pytest.raises(ValueError, match="worker 0 of 3") as caught:
         list(DataLoader(again, 4, num_workers=3))
     traceback.clear_frames(caught.tb)  # or a garbage collection waits for the workers, 5 s each
 
@@ -146,16 +139,14 @@ def test_the_number_of_workers_must_be_the_same(shards: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "change", "named"),
     [
-        ({"seed": 6}, {}, "seed=5, but this stream has 6"),
-        ({"buffer": 9}, {}, "buffer=8, but this stream has 9"),
-        ({"shuffle": False}, {}, "shuffle=True, but"),
-        ({"even": "drop"}, {}, "samples=None, but this stream has 80"),
-        ({"rank": 1, "world_size": 2}, {}, "rank=0, but"),
-        *(({}, {"given": given}, "damaged") for given in (-1, "1")),
-        *(({}, {name: None}, "damaged") for name in ("workers", "settings")),
-        ({}, {"epoch": -1}, "damaged"),
-        ({}, {"version": 0}, "not a state of a fastdecode ShardStream"),
-        ({}, None, "not a state of a fastdecode ShardStream"),
+        ({"seed": 6}, {}, "seed=5"),
+        ({"buffer": 9}, {}, "buffer=8"),
+        ({"shuffle": False}, {}, "shuffle=True"),
+        ({"even": "drop"}, {}, "samples=None"),
+        ({"rank": 1, "world_size": 2}, {}, "rank=0"),
+        *(({}, {"given": given}, "state") for given in (-1, "1")),
+        *(({}, {name: None}, "state") for name in ("workers", "settings")),
+        *(({}, change, "state") for change in ({"epoch": -1}, {"version": 0}, None)),
     ],
 )
 def test_other_states_are_refused(shards: Path, options: Any, change: Any, named: str) -> None:

@@ -1,15 +1,11 @@
 """The loops of training libraries, run as they are, with `Loader` in place of DataLoader.
 
-Each needs its library. Two are scripts that no package holds: `FASTDECODE_TIMM` and
-`FASTDECODE_TORCHVISION` name checkouts of huggingface/pytorch-image-models and pytorch/vision.
+Each needs its library.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-import math
-import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -17,10 +13,8 @@ from typing import Any
 import pytest
 import torch
 from loading import NEEDS_GLOO, Images, encoded, indices, script
-from processes import python
 from torch import nn
 
-import fastdecode
 from fastdecode.torch import DevicePrefetcher, ImageFolder, Loader
 
 pytestmark = [
@@ -191,126 +185,6 @@ accelerator.end_training()
     assert sorted(shares) == list(range(23))
 
 
-def class_folders(root: Path) -> Path:
-    """Write small photos of five classes, for training and validation."""
-    for number, data in enumerate(encoded()):
-        folder = root / ("val" if number % 3 == 0 else "train") / f"class{number % 5}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number}.jpg").write_bytes(data)
-    return root
-
-
-_SUBSTITUTED = """
-import runpy, sys
-import torch.utils.data
-from fastdecode.torch import ImageFolder, Loader
-
-made = []
-
-
-class Noted(Loader):
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        made.append(self)
-        self.batches = 0
-
-    def __iter__(self):
-        for batch in super().__iter__():
-            self.batches += 1
-            yield batch
-
-# REPLACE
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-for loader in made:
-    core = "in the core" in str(loader.dataset) and "in Python" not in str(loader.dataset)
-    name = type(loader.dataset).__name__
-    print("LOADER", name, loader.num_workers, loader.batches, len(loader), *["core"] * core)
-"""
-
-
-def ran(replace: str, script: Path, *arguments: str, folder: Path) -> list[list[str]]:
-    """Run a script with its DataLoader replaced; return what its loaders report."""
-    code = _SUBSTITUTED.replace("# REPLACE", replace)
-    path = os.pathsep.join([str(script.parent), str(Path(fastdecode.__file__).parents[1])])
-    words = ("-W", "ignore", "-c", code, script, *arguments)
-    done = python(*words, cwd=folder, timeout=600, PYTHONPATH=path)
-
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("LOADER ")]
-
-
-def checkout(variable: str, script: str) -> Path:
-    root = os.environ.get(variable)
-    if not root:
-        pytest.skip(f"{variable} names no checkout with {script}")
-    return Path(root) / script
-
-
-@pytest.mark.parametrize(
-    ("options", "core"),
-    [
-        ([], ["core"]),
-        (["--no-prefetcher", "--no-aug"], []),
-        (["--no-prefetcher"], ["core"]),
-        (["--aa", "rand-m9-mstd0.5-inc1", "--reprob", "0.25", "--remode", "pixel"], ["core"]),
-        (["--aa", "original", "--train-interpolation", "bicubic"], ["core"]),
-    ],
-)
-def test_timms_script_trains(tmp_path: Path, options: list[str], core: list[str]) -> None:
-    """The train.py of timm trains and validates for two epochs."""
-    pytest.importorskip("timm", exc_type=ImportError)
-    script = checkout("FASTDECODE_TIMM", "train.py")
-    told = ran(
-        "import timm.data.dataset_factory\n"
-        "timm.data.dataset_factory.ImageFolder = ImageFolder\n"
-        "torch.utils.data.DataLoader = Noted",
-        script,
-        *("--data-dir", str(class_folders(tmp_path / "data")), "--dataset", "torch/image_folder"),
-        *("--train-split", "train", "--val-split", "val", "--model", "test_resnet"),
-        *("--num-classes", "5", "--input-size", "3", "32", "32", "--batch-size", "4"),
-        *("--epochs", "2", "--warmup-epochs", "0", "--cooldown-epochs", "0", "--workers", "2"),
-        *("--device", "cpu", "--output", str(tmp_path / "out"), "--experiment", "here", *options),
-        folder=tmp_path,
-    )
-
-    assert told == [
-        ["ImageFolder", "2", "6", "3", *core],  # 15 images, the incomplete batch left out
-        ["ImageFolder", "2", "4", "2"],
-    ]
-    with (tmp_path / "out" / "here" / "summary.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["epoch"] for row in rows] == ["0", "1"]
-    assert all(math.isfinite(float(row["train_loss"]) + float(row["eval_loss"])) for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("options", "core"),
-    [
-        ([], []),
-        (["--auto-augment", "ta_wide", "--random-erase", "0.1"], ["core"]),
-        (["--auto-augment", "ra", "--use-v2"], ["core"]),
-    ],
-)
-def test_torchvisions_reference_trains(tmp_path: Path, options: list[str], core: list[str]) -> None:
-    """Torchvision's reference for classification trains and validates, with its recipes."""
-    pytest.importorskip("torchvision", exc_type=ImportError)
-    script = checkout("FASTDECODE_TORCHVISION", "references/classification/train.py")
-    arguments = [
-        *("--data-path", str(class_folders(tmp_path / "data")), "--model", "resnet18"),
-        *("--device", "cpu", "-b", "4", "-j", "2", "--output-dir", str(tmp_path / "out")),
-        *("--val-resize-size", "40", "--val-crop-size", "32", "--train-crop-size", "32"),
-    ]
-    replace = (
-        "import torchvision\n"
-        "torchvision.datasets.ImageFolder = ImageFolder\n"
-        "torch.utils.data.DataLoader = Noted"
-    )
-    told = ran(replace, script, *arguments, "--epochs", "2", *options, folder=tmp_path)
-
-    assert told == [["ImageFolder", "2", "8", "4", *core], ["ImageFolder", "2", "4", "2"]]
-
-
 def test_hugging_faces_trainer_trains(tmp_path: Path) -> None:
     """Its Trainer takes a loader with an augmented recipe from `get_train_dataloader`."""
     transformers = pytest.importorskip("transformers", exc_type=ImportError)
@@ -324,7 +198,11 @@ def test_hugging_faces_trainer_trains(tmp_path: Path) -> None:
             transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
         ]
     )
-    dataset = ImageFolder(class_folders(tmp_path) / "train", recipe)
+    for number, data in enumerate(encoded()):
+        folder = tmp_path / "train" / f"class{number % 5}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(data)
+    dataset = ImageFolder(tmp_path / "train", recipe)
     loader = Loader(dataset, 4, shuffle=True, collate_fn=inputs, threads=2)
 
     class Trainer(transformers.Trainer):

@@ -100,45 +100,29 @@ def test_what_holds_no_tensor_stays(data: Any) -> None:
 
 
 def test_what_lies_beside_a_tensor_stays() -> None:
-    """Names and a default factory are kept."""
+    """Names and a default factory are kept, and so is the type of torch's own results."""
     sample = doubled(Sample(ONE, "cat.jpg"))
     mapping = doubled(collections.defaultdict(list, a=ONE, b="cat"))
+    largest = doubled(torch.max(torch.tensor([[1.0, 3.0]]), dim=1))
 
-    assert sample.name == "cat.jpg"
-    assert mapping["b"] == "cat"
-    assert mapping["new"] == []
-
-
-def test_results_of_torch_keep_their_type() -> None:
-    """The result of `max` along an axis keeps PyTorch's type."""
-    result = doubled(torch.max(torch.tensor([[1.0, 3.0]]), dim=1))
-
-    assert type(result) is torch.return_types.max
-    assert result.values.tolist() == [6]
-
-
-def test_an_object_that_moves_itself_is_not_taken_apart() -> None:
-    """A PackedSequence, which is also a named tuple, is moved as a whole."""
-    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
-
-    result = map_leaves([packed], "to", lambda leaf: move(leaf, META, non_blocking=False))
-
-    assert type(result[0]) is type(packed)
-    assert result[0].data.device.type == "meta"
-    assert result[0].batch_sizes.device.type == "cpu"
+    assert (sample.name, mapping["b"], mapping["new"]) == ("cat.jpg", "cat", [])
+    assert type(largest) is torch.return_types.max
+    assert largest.values.tolist() == [6]
 
 
 def test_objects_move_themselves() -> None:
-    """An object with its own ``to`` is moved by it, also if it moves in place and returns None."""
+    """By their own ``to``, as a whole, also if it moves in place and returns None."""
     changed = InPlace()
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
 
-    boxes, same = map_leaves(
-        (Boxes(ONE), changed), "to", lambda leaf: move(leaf, META, non_blocking=True)
+    boxes, same, whole = map_leaves(
+        (Boxes(ONE), changed, packed), "to", lambda leaf: move(leaf, META, non_blocking=True)
     )
 
     assert boxes.xyxy.is_meta
-    assert same is changed
-    assert changed.device == META
+    assert (same is changed, changed.device) == (True, META)
+    assert type(whole) is type(packed)  # which is also a named tuple
+    assert (whole.data.device.type, whole.batch_sizes.device.type) == ("meta", "cpu")
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ class _ThreadEpoch:
         if self._ahead is not None:
             self._ahead.close()
         with self._lock:
-            self._closed = bool(self._pending) or not self._order.is_at_end(self._place)
+            self._closed |= bool(self._pending) or not self._order.is_at_end(self._place)
             # Another thread may wait for the awaited batch, or for images of the latest one that a
             # device has refused.
             latest = None if self._latest is None else self._latest()
