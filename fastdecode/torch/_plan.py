@@ -167,6 +167,8 @@ class Plan(EncodedTransform):
         data: Data,
         generator: torch.Generator | None,
         out: torch.Tensor | None = None,
+        *,
+        later: bool = False,
         **decoding: Any,
     ) -> tuple[Any, Geometry]:
         """Run the head, and then the other steps; raise `Impossible` if the core refuses."""
@@ -182,7 +184,7 @@ class Plan(EncodedTransform):
             if direct and out is not None:
                 return out, geometry
             result = self.as_output(made, data)
-        result = self._through_steps(result, generator)
+        result = self._through_steps(result, generator, later=later)
         return (result if out is None else _copy_result(result, out)), geometry
 
     def finish(
@@ -197,9 +199,11 @@ class Plan(EncodedTransform):
         whole = type(self.head) is Recipe and not self.head.program
         return whole and self.form == "pil"
 
-    def _through_steps(self, result: Any, generator: torch.Generator | None) -> Any:
+    def _through_steps(
+        self, result: Any, generator: torch.Generator | None, *, later: bool = False
+    ) -> Any:
         for step in self.steps:
-            result = step(result, generator)
+            result = step(result, generator, later=later)
         return result
 
     def as_output(self, pixels: torch.Tensor, data: Any = None) -> Any:
@@ -231,7 +235,7 @@ class Plan(EncodedTransform):
                 return made
             file = encoded(image)
             if file is not None:
-                return self(file)
+                return self._run(file, later=True)[0]
         if self.taking_bytes or self.begin is None:
             raise TypeError(
                 f"{self.head!r} takes the bytes of a file, or an image from fastdecode.open that "
@@ -253,7 +257,7 @@ class Plan(EncodedTransform):
             return made
         if unmade(made) is not None:
             return following.of_image(made)
-        return Following(following.written)(made, None)
+        return Following(following.written)(made, None, later=True)
 
     @cached_property
     def _halves(self) -> tuple[Sequence[Any], Plan | None] | None:

@@ -37,7 +37,9 @@ class Called:
 
     part: Any
 
-    def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
+    def __call__(
+        self, image: Any, generator: torch.Generator | None, *, later: bool = False
+    ) -> Any:
         """Return what the step makes of an image, with the global generators, as it is written."""
         if isinstance(self.part, OfImage) and isinstance(generator, GlobalDraws):
             self.part.seed(int(torch.randint(2**32, ())))
@@ -66,17 +68,19 @@ class InCore:
     recipe: Recipe
     parts: tuple[Any, ...]
 
-    def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
+    def __call__(
+        self, image: Any, generator: torch.Generator | None, *, later: bool = False
+    ) -> Any:
         """Return what the parts make of an image, of the form that the recipe begins with.
 
-        For code of the user's, which draws from the global generators, it may be made later.
+        If that may be made `later`, a tensor is recorded.
         """
         pixels = image.permute(1, 2, 0).numpy() if isinstance(image, torch.Tensor) else image
         rows = np.ascontiguousarray(pixels)
         height, width = rows.shape[:2]
         try:
             drawn = self.recipe.draw(width, height, generator)
-            if generator is None and self._is_recordable:
+            if later and self._is_recordable:
                 return LazyTensor.of_sample(ppm(rows), "", drawn, self.recipe, self.recipe.image)
             pixels = self.recipe.make_from(DecodedPart(rows, 0, 0), drawn)
         except Impossible:  # then as written
@@ -104,7 +108,9 @@ class Following:
     _stages: dict[Any, tuple[Any, ...]] = field(default_factory=dict, compare=False, repr=False)
     _made: list[Snapshot] = field(default_factory=list, compare=False, repr=False)
 
-    def __call__(self, image: Any, generator: torch.Generator | None) -> Any:
+    def __call__(
+        self, image: Any, generator: torch.Generator | None, *, later: bool = False
+    ) -> Any:
         """Return what the parts make of whatever the step has returned."""
         form = form_of(image)
         kind = type(image) if form == "uint8" else None
@@ -115,7 +121,7 @@ class Following:
         if found not in self._stages:
             self._stages[found] = self._stages_for(*found)
         for stage in self._stages[found]:
-            image = stage(image, generator)
+            image = stage(image, generator, later=later)
         return image
 
     def _stages_for(
