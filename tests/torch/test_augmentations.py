@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from corpus import native_core
@@ -139,61 +138,11 @@ def test_a_sample_is_crop_then_operations_then_normalise(by: str, tmp_path: Path
         assert_same(made[at], (levels / 255 - mean) / std, path, within=1e-5)
 
 
-def test_erased_boxes_are_normal_noise() -> None:
-    """Where a box is erased, the values have mean 0 and deviation 1; the rest is unchanged."""
-    noise = erase(Erasure((0.2, 0.4), (0.5, 2.0), "pixel"))
-    made = _batches(PHOTOS, _transform(noise), threads=1)
-    plain = _batches(PHOTOS, _transform(Program()), threads=1)
-    changed = made != plain
-    share = changed.float().mean()
-    assert 0.15 < share < 0.45
-    assert abs(made[changed].mean()) < 0.05
-    assert abs(made[changed].std() - 1) < 0.05
-    for image in changed:
-        rows, columns = image.any(0).any(1).nonzero(), image.any(0).any(0).nonzero()
-        box = image[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-        assert box.float().mean() > 0.99
-
-
-def test_constants_fill_erased_boxes() -> None:
-    """Without noise, a box holds its three levels."""
-    level = (1.5, -2.0, 0.25)
-    made = _batches(PHOTOS, _transform(erase(Erasure((0.3, 0.3), (1.0, 1.0), level=level))))
-    values = torch.tensor(level).reshape(3, 1, 1)
-    assert ((made == values).all(1).float().mean((1, 2)) > 0.25).all()
-
-
-def test_an_epoch_resumes_with_the_same_augmentations() -> None:
-    """A loader that goes on from a state gives the rest of the same batches."""
-    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=_transform(ERASED))
-    whole = [images for images, _ in Loader(dataset, 2, seed=5)]
-    loader = Loader(dataset, 2, seed=5)
-    next(iter(loader))
-    again = Loader(dataset, 2, seed=5)
-    again.load_state_dict(loader.state_dict())
-    assert_same([images for images, _ in again], whole[1:])
-
-
 def test_a_device_cannot_decode_or_normalise_later() -> None:
     """What the core does to pixels or values cannot be left to a device: an error says which."""
     dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=_transform(ERASED))
     with pytest.raises(ValueError, match="RandomErasing"):
         Loader(dataset, normalize_on="device")
-
-
-def test_bicubic_is_pillows() -> None:
-    """A bicubic crop has the bytes that Pillow gives for the decoded image."""
-    crop = RandomResizedCrop(SIDE, interpolation="bicubic")
-    for path in PHOTOS:
-        whole = _opened(path)
-        made = crop(path.read_bytes(), generator=torch.Generator().manual_seed(1))
-        plan = crop.draw(*whole.size, torch.Generator().manual_seed(1)).plan
-        expected = np.asarray(
-            whole.crop(plan.box).resize((SIDE, SIDE), PillowImage.Resampling.BICUBIC)
-        )
-        assert_same(made.permute(1, 2, 0).numpy(), np.asarray(expected), path)
-
-
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("how", ["brightness", "contrast", "saturation"])
 def test_colours_of_floats_are_clamped(how: str, normalised: bool) -> None:

@@ -21,7 +21,11 @@ from corpus import native_core
 from PIL import Image
 
 pytest.importorskip("torchvision")
+pytest.importorskip("timm")
 
+import timm.data.auto_augment as timm_policies
+import timm.data.random_erasing as timm_erasing
+import timm.data.transforms as timm_crops
 from torchvision.transforms import AutoAugmentPolicy, autoaugment, v2
 from torchvision.transforms import InterpolationMode as Mode
 from torchvision.transforms import transforms as v1
@@ -278,18 +282,6 @@ def test_jitter(version: str, how: Any) -> None:
 
 
 @pytest.mark.parametrize("version", _MODULES)
-def test_rotation(version: str) -> None:
-    """RandomRotation: the angle."""
-    transform = _MODULES[version][0].RandomRotation((-20, 70))
-    ours = [drawn.value[0] for (drawn,) in _drawn(program_of(transform, SIZE))]
-    theirs = [
-        transform.get_params(transform.degrees) if version == "v1" else _params(transform)["angle"]
-        for _ in range(COUNT)
-    ]
-    _Numbers({"angle": ours}, {"angle": theirs}).check()
-
-
-@pytest.mark.parametrize("version", _MODULES)
 @pytest.mark.parametrize("shear", [10, (-9, 9, -5, 7)], ids=str)
 def test_affine(version: str, shear: Any) -> None:
     """RandomAffine: angle, moves by whole pixels, scale and shears."""
@@ -312,16 +304,19 @@ def test_affine(version: str, shear: Any) -> None:
 
 
 @pytest.mark.parametrize("version", _MODULES)
-def test_blur(version: str) -> None:
-    """GaussianBlur: sigma, the same along both sides."""
+def test_rotation_and_blur(version: str) -> None:
+    """RandomRotation: the angle. GaussianBlur: sigma, the same along both sides."""
+    rotation = _MODULES[version][0].RandomRotation((-20, 70))
     blur = _MODULES[version][0].GaussianBlur(5, (0.1, 2.0))
-    drawn = [each.value for (each,) in _drawn(program_of(blur, SIZE))]
-    assert all(value[1] == value[2] for value in drawn)
-    theirs = [
-        blur.get_params(*blur.sigma) if version == "v1" else _params(blur)["sigma"][0]
-        for _ in range(COUNT)
-    ]
-    _Numbers({"sigma": [value[1] for value in drawn]}, {"sigma": theirs}).check()
+    turns = [drawn.value[0] for (drawn,) in _drawn(program_of(rotation, SIZE))]
+    blurs = [each.value for (each,) in _drawn(program_of(blur, SIZE))]
+    assert all(value[1] == value[2] for value in blurs)
+    draws: Any = {
+        "v1": lambda: (rotation.get_params(rotation.degrees), blur.get_params(*blur.sigma)),
+        "v2": lambda: (_params(rotation)["angle"], _params(blur)["sigma"][0]),
+    }[version]
+    theirs = _columns(["angle", "sigma"], [draws() for _ in range(COUNT)])
+    _Numbers({"angle": turns, "sigma": [value[1] for value in blurs]}, theirs).check()
 
 
 def _box(changed: Any) -> list[float]:
@@ -342,8 +337,7 @@ _TIMM = {"mode": "pixel", "device": "cpu"}
 def test_erasing(version: str, scale: Any) -> None:
     """RandomErasing: how often, where, and sides, also where most boxes do not fit."""
     if version == "timm":
-        timm = pytest.importorskip("timm.data.random_erasing")
-        erasing = timm.RandomErasing(0.75, *scale, min_aspect=0.3, max_aspect=3.3, **_TIMM)
+        erasing = timm_erasing.RandomErasing(0.75, *scale, min_aspect=0.3, max_aspect=3.3, **_TIMM)
     else:
         erasing = _MODULES[version][0].RandomErasing(0.75, scale, value="random")
     names = ["done", "left", "top", "width", "height"]
@@ -359,10 +353,16 @@ def test_erasing(version: str, scale: Any) -> None:
     _Numbers(*columns, few=("done",)).check()
 
 
-def test_several_boxes_of_timm() -> None:
-    """With up to three boxes, as much is erased as in timm."""
-    timm = pytest.importorskip("timm.data.random_erasing")
-    erasing = timm.RandomErasing(1.0, 0.1, 0.5, max_count=3, **_TIMM)
+@pytest.mark.parametrize(
+    ("mode", "noise"), [("const", "none"), ("rand", "channel"), ("pixel", "pixel")]
+)
+def test_several_boxes_of_timm(mode: str, noise: str) -> None:
+    """With up to three boxes, as much is erased as in timm, and with the same noise."""
+    erasing = timm_erasing.RandomErasing(1.0, 0.1, 0.5, max_count=3, **_TIMM)
+    program = program_of(
+        timm_erasing.RandomErasing(1.0, mode=mode, max_count=3, device="cpu"), ERASED
+    )
+    assert {step.erasure.noise for step in program if step.erasure} == {noise}
     ours, theirs = [], []
     for drawn in _drawn(program_of(erasing, ERASED), ERASED):
         erased = torch.zeros(ERASED)
@@ -390,8 +390,7 @@ def test_crops(version: str, name: str) -> None:
     ours, theirs = [], []
     crop = transforms.RandomResizedCrop(32, flip=0.5, **how)
     if version == "timm":
-        timm = pytest.importorskip("timm.data.transforms")
-        other = timm.RandomResizedCropAndInterpolation(32, **how)
+        other = timm_crops.RandomResizedCropAndInterpolation(32, **how)
     else:
         other = _MODULES[version][0].RandomResizedCrop(32, **how)
     image = Image.new("L", (width, height))
@@ -464,11 +463,13 @@ _INDEX = {"ShearX": 1, "ShearY": 3, "TranslateX": 2, "TranslateY": 5}
 
 
 def _timm(name: str) -> Any:
-    timm = pytest.importorskip("timm.data.auto_augment")
     # As create_transform has it: a size for the moves, and the mean for the fill.
     options = {"translate_const": 100, "img_mean": (124, 116, 104)}
-    makers = {"rand": timm.rand_augment_transform, "augmix": timm.augment_and_mix_transform}
-    return makers.get(name.partition("-")[0], timm.auto_augment_transform)(name, options)
+    makers = {
+        "rand": timm_policies.rand_augment_transform,
+        "augmix": timm_policies.augment_and_mix_transform,
+    }
+    return makers.get(name.partition("-")[0], timm_policies.auto_augment_transform)(name, options)
 
 
 def _record_timm(policy: Any) -> list[tuple[str, float]]:
@@ -528,6 +529,39 @@ def test_timms_policies(name: str) -> None:
         for sample in (ours, theirs)
     ]
     _Numbers(*numbers, few=("Posterize",)).check()
+
+
+MAGNITUDES = [
+    *((4, None, 0.0), (10, None, 0.5), (4, 6, 0.0), (4, 6, 0.5), (4, 6, float("inf"))),
+    *((5, 9.5, 0.0), (8, 6, 0.0), (8, 6, 2.5), (6, 6, float("inf")), (3, 10, 2.5)),
+]
+LEVELS = [
+    *("Posterize", "PosterizeOriginal", "Solarize", "SolarizeIncreasing", "SolarizeAdd"),
+    *("Brightness", "Desaturate", "GaussianBlur"),
+]
+
+
+@pytest.mark.parametrize(("magnitude", "most", "spread"), MAGNITUDES)
+@pytest.mark.parametrize("name", LEVELS)
+def test_timms_magnitudes_are_limited_as_timm_does(
+    name: str, magnitude: float, most: float | None, spread: float
+) -> None:
+    """The numbers of an operation are those of timm: the same, or of the same distribution."""
+    op = timm_policies.AugmentOp(
+        name, 1.0, magnitude, {"magnitude_max": most, "magnitude_std": spread}
+    )
+    program = program_of(timm_policies.AutoAugment([[op]]), SIZE)
+    ours = [_our_timm(drawn)[1] for (drawn,) in _drawn(program)]
+    record = _record_timm(timm_policies.AutoAugment([[op]]))
+    for _ in range(COUNT):
+        op(IMAGE)
+    theirs = [number for _, number in record]
+    if spread == 0:
+        assert max(ours) == min(ours) == pytest.approx(theirs[0])
+        return
+    few = ("level",) if name.startswith("Posterize") else ()
+    _Numbers({"level": ours}, {"level": theirs}, few=few).check()
+    assert max(ours) <= max(theirs) + 0.01 * (max(theirs) - min(theirs))
 
 
 def test_timms_mix(monkeypatch: pytest.MonkeyPatch) -> None:
