@@ -176,6 +176,7 @@ WRITTEN: dict[str, list[Any]] = {
     "antialias of Pillow": [v1.Resize(64, antialias="warn"), TENSOR],
     "a Pillow image": [v1.Resize(72), v1.RandomHorizontalFlip()],
     "nothing happens": [v2.RGB(), torch.nn.Identity(), *TRAIN, TENSOR, v2.Identity()],
+    "nearest": [v1.RandomResizedCrop(64, interpolation=Mode.NEAREST), TENSOR],
     "bicubic": [v2.RandomResizedCrop(64, interpolation="bicubic"), TENSOR],
     "bicubic tensors": [v2.ToImage(), v2.RandomResizedCrop(64, interpolation=3)],
     "v2": [v2.RandomResizedCrop(112), v2.RandomHorizontalFlip(), v2.ToImage(), *FLOATS],

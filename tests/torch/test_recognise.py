@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from PIL import Image as PillowImage
 from same import assert_same
 from torch_reference import PHOTOS
 
 import fastdecode
-from fastdecode.native._augment import Program, group, random_box, resized_to
 from fastdecode.torch import DecodeOptions, Fused, ImageList, Views, fuse
 from fastdecode.torch._joint import JointPlan
 from fastdecode.torch._plan import first_recipe
-from fastdecode.torch._recognise import flatten
 from fastdecode.torch.transforms import (
     Normalize,
     RandomResizedCrop,
@@ -26,15 +21,14 @@ from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms.base import Recipe
 
 pytest.importorskip("timm", reason="needs torchvision and timm")
 
 from timm.data import transforms as timm
 from torchvision import tv_tensors
 from torchvision.transforms import InterpolationMode as Mode
-from torchvision.transforms import _presets, v2
 from torchvision.transforms import transforms as v1
+from torchvision.transforms import v2
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
@@ -98,86 +92,6 @@ class Turned(v1.Resize):
 
 
 KNOWN = {
-    "train": (
-        [crop(), flip(), TENSOR, normalize()],
-        RandomResizedCrop(64, mean=MEAN, std=STD, flip=0.5),
-    ),
-    "eval": ([resize(), center(), TENSOR], ResizeCenterCrop(64, 48, **PLAIN)),
-    "one side in a list": ([resize([64]), center(), TENSOR], ResizeCenterCrop(64, 48, **PLAIN)),
-    "max_size": ([resize(max_size=100), TENSOR], Resize(64, max_size=100, **PLAIN)),
-    "max_size alone": (
-        [resize(None, v2, max_size=100), TENSOR],
-        Resize(None, max_size=100, **PLAIN),
-    ),
-    "both sides": ([resize([40, 50]), v1.PILToTensor()], Resize((40, 50), **BYTES)),
-    "flip last": (
-        [resize(), TENSOR, normalize(), flip(1)],
-        Resize(64, flip=1.0, mean=MEAN, std=STD),
-    ),
-    "crop after ToTensor": ([resize(), TENSOR, center()], ResizeCenterCrop(64, 48, **PLAIN)),
-    "one mean": (
-        [crop(), TENSOR, normalize([0.5], [0.25])],
-        RandomResizedCrop(64, flip=0, mean=[0.5] * 3, std=[0.25] * 3),
-    ),
-    "nested": (
-        [compose(crop(scale=[0.5, 1]), flip()), compose(v1.PILToTensor(), FLOAT)],
-        RandomResizedCrop(64, (0.5, 1), **PLAIN, flip=0.5),
-    ),
-    "tensors in v2": (
-        [v2.PILToTensor(), crop(v2), flip(), FLOAT, v2.ToPureTensor()],
-        RandomResizedCrop(64, **PLAIN, flip=0.5),
-    ),
-    "v2's words": (
-        [crop(v2, interpolation="bilinear"), TENSOR],
-        RandomResizedCrop(64, flip=0, **PLAIN),
-    ),
-    "bicubic": (
-        [crop(interpolation=Mode.BICUBIC), TENSOR],
-        RandomResizedCrop(64, **PLAIN, **BICUBICALLY),
-    ),
-    "bicubic by Pillow's constant": (
-        [resize(interpolation=3), center(), TENSOR],
-        ResizeCenterCrop(64, 48, **PLAIN, **BICUBICALLY),
-    ),
-    "timm's train": (
-        [timm_crop(), flip(), timm.MaybeToTensor(), normalize(torch.tensor(MEAN))],
-        RandomResizedCrop(64, flip=0.5, mean=torch.tensor(MEAN), std=STD),
-    ),
-    "timm's of two filters": (
-        [timm_crop("random"), TENSOR],
-        Recipe(
-            Program(
-                [
-                    *random_box((0.08, 1.0), (0.75, 4 / 3)),
-                    *group("choice", [resized_to((64, 64), f) for f in ("bicubic", "own")]),
-                ]
-            ),
-            **PLAIN,
-        ),
-    ),
-    "timm's bytes": (
-        [timm_crop("bicubic"), timm.MaybePILToTensor(), timm.MaybeToTensor()],
-        RandomResizedCrop(64, **BICUBICALLY),
-    ),
-    "timm's ToTensor": (
-        [resize(), timm.ToTensor()],
-        Resize(64, mean=(0, 0, 0), std=[1 / 255] * 3),
-    ),
-    "does nothing": (
-        [v2.RGB(), torch.nn.Identity(), resize(), TENSOR, v2.Identity()],
-        Resize(64, **PLAIN),
-    ),
-    "weights' preset": (
-        [_presets.ImageClassification(crop_size=48, resize_size=64, mean=MEAN, std=STD)],
-        ResizeCenterCrop(64, 48, mean=MEAN, std=STD),
-    ),
-    "Pillow's constant": ([resize(interpolation=2), TENSOR], Resize(64, **PLAIN)),
-    "antialias of Pillow": ([resize(antialias="warn"), TENSOR], Resize(64, **PLAIN)),
-    "ConvertImageDtype": (
-        [v1.PILToTensor(), resize(), v1.ConvertImageDtype(torch.float32)],
-        Resize(64, **PLAIN),
-    ),
-    # What follows one of our own is done with it.
     "the crop alone": (
         [RandomResizedCrop(64), flip(), FLOAT, normalize()],
         RandomResizedCrop(64, flip=0.5, mean=MEAN, std=STD),
@@ -204,8 +118,8 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_known_pipelines_become_one_transform(name: str) -> None:
-    """One transform of the package has the same sizes, flip, mean and dtype."""
+def test_what_follows_our_own_becomes_one_transform(name: str) -> None:
+    """What follows one of our own is done with it: one transform has the same numbers."""
     parts, expected = KNOWN[name]
     fused = fuse(compose(*parts))
 
@@ -220,7 +134,6 @@ def test_known_pipelines_become_one_transform(name: str) -> None:
 
 UNKNOWN = {
     "not torchvision's": Turned(64),
-    "nearest": crop(interpolation=Mode.NEAREST),
     "timm's of another filter": timm_crop("nearest"),
     "timm's order of filters": changed(timm_crop(), interpolation=(Mode.BICUBIC, Mode.BILINEAR)),
     "timm's crop of tensors": compose(timm.MaybePILToTensor(), timm_crop()),
@@ -228,29 +141,22 @@ UNKNOWN = {
     "a word in v1": resize(interpolation="bilinear"),
     "antialias of 0.16 on tensors": compose(v1.PILToTensor(), resize(antialias="warn")),
     "no antialias": compose(v1.PILToTensor(), crop(antialias=None)),
-    "floats are resized": compose(TENSOR, resize()),
     "max_size is not larger": resize(max_size=64),
     "max_size for two sides": resize([64, 80], max_size=100),
     "no size": changed(resize(max_size=100), size=None, max_size=100.0),
-    "flip first": compose(flip(), crop()),
-    "unknown first": compose(v1.ColorJitter(0.4), crop()),
-    "crop alone": center(),
     "no area": crop(scale=(0.0, 1.0)),
     "replaced method": changed(resize(), forward=repr),
     "hook": hooked(resize()),
     "ratio changed later": changed(crop(v2), ratio=(1.0, 1.0)),
     "parts that are drawn": v1.Compose(iter([crop()])),
-    "nothing": compose(),
 }
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown_pipelines_are_left_alone(name: str) -> None:
-    """`fuse` returns the very same object, or keeps all its parts and does later ones."""
+    """`fuse` returns the very same object, or calls the part."""
     fused = fuse(UNKNOWN[name])
-    if fused is not UNKNOWN[name]:
-        assert fused.plan.parts == tuple(flatten(UNKNOWN[name]))
-        assert fused.plan.count or len(fused.plan.parts) != 1
+    assert fused is UNKNOWN[name] or "in Python, in" in repr(fused)
 
 
 STOPS = {
@@ -281,17 +187,6 @@ def test_fusing_stops_before_the_first_unknown_part(name: str) -> None:
 
     assert list(fused.plan.rest) == [*parts[count:], repr]
     assert (fused.shape, fused.isolated) == (None, False)
-
-
-def test_floats_that_are_not_scaled_keep_the_levels() -> None:
-    """ToDtype makes floats of 0 to 255 unless it is to scale them."""
-    convert = [resize(), v1.PILToTensor()]
-    as_levels = v2.ToDtype(torch.float32)
-    levels, bytes_ = (fuse(compose(*parts)) for parts in ([*convert, as_levels], convert))
-    assert levels.plan.count == 3
-    for path in PHOTOS:
-        data = path.read_bytes()
-        assert_same(levels(data), bytes_(data).float(), path)
 
 
 def test_a_loader_draws_a_flip_after_the_random_crop_that_follows_it() -> None:
@@ -346,16 +241,6 @@ def test_a_fused_pipeline_gets_the_form_that_output_names() -> None:
     assert "in Python, in the Loader's threads: ToDtype" in repr(
         ImageList(PHOTOS, transform=pipeline, output="pil")
     )
-
-
-def test_a_sequential_is_read_like_a_compose() -> None:
-    """nn.Sequential is read like Compose, unless it has a hook."""
-    plain = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Sequential(torch.nn.ReLU()))
-    hooked = torch.nn.Sequential(torch.nn.Identity())
-    hooked.register_forward_hook(lambda *_: None)
-
-    assert [type(part) for part in flatten(plain)] == [torch.nn.Identity, torch.nn.ReLU]
-    assert list(flatten(hooked)) == [hooked]
 
 
 def test_one_of_our_own_that_was_changed_stays_as_it_is() -> None:
@@ -423,18 +308,6 @@ def test_no_reason_is_given_where_nothing_was_to_be_fused() -> None:
     assert repr(ImageList([])).endswith("nothing fused")
 
 
-def test_either_filter_is_drawn() -> None:
-    """For "random" both filters are drawn, each for some images."""
-    fused = fuse(compose(timm_crop("random"), TENSOR))
-    single = [fuse(compose(timm_crop(mode), TENSOR)) for mode in ("bilinear", "bicubic")]
-    found = set()
-    for seed in range(12):
-        draws = [torch.Generator().manual_seed(seed) for _ in range(3)]
-        result = fused(PHOTO, generator=draws.pop())
-        found.add(tuple(torch.equal(result, one(PHOTO, generator=draws.pop())) for one in single))
-    assert found == {(True, False), (False, True)}
-
-
 def test_nothing_and_the_packages_own_are_returned() -> None:
     """None stays None, and transforms that take bytes are not wrapped."""
     own = Resize(32)
@@ -459,28 +332,6 @@ class Seen:
     def __call__(self, image: Any) -> Any:
         self.image = image
         return image
-
-
-def test_the_rest_gets_the_same_type_of_image() -> None:
-    """The rest gets a Pillow image before the conversion, bytes after it, then floats."""
-    for parts, kind in (
-        ([resize((20, 30))], PillowImage.Image),
-        ([resize((20, 30)), v1.PILToTensor()], torch.uint8),
-        ([resize((20, 30)), TENSOR], torch.float32),
-    ):
-        seen = Seen()
-        fused = fuse(compose(*parts, seen))
-        result = fused(PHOTO)
-
-        assert result is seen.image
-        assert (result.dtype if isinstance(kind, torch.dtype) else type(result)) is kind
-    fused = fuse(resize((20, 30)))
-    pillow = fused(PHOTO)
-    exact = Resize((20, 30), **BYTES)(PHOTO)
-    expected = PillowImage.fromarray(exact.permute(1, 2, 0).numpy())
-    assert fused.shape is None  # no batch memory for a Pillow image
-    assert pillow.size == (30, 20)
-    assert_same(pillow, expected)
 
 
 def test_tensors_of_torchvisions_class_are_handed_out() -> None:
@@ -516,15 +367,6 @@ def test_a_slot_of_a_batch_is_written_if_it_fits() -> None:
         fuse(resize((20, 30)))(PHOTO, out=torch.zeros((3, 20, 30)))
 
 
-def test_a_transform_of_the_package_may_begin_a_compose() -> None:
-    """A transform of the package may begin a Compose, whose rest gets its tensors."""
-    head, seen = RandomResizedCrop(32, flip=0.5), Seen()
-    result = fuse(compose(head, seen))(PHOTO, generator=torch.Generator().manual_seed(4))
-
-    assert result is seen.image
-    assert_same(result, head(PHOTO, generator=torch.Generator().manual_seed(4)))
-
-
 def test_geometry_is_told_only_where_it_is_known() -> None:
     """The geometry is known only if the rest changes nothing but values."""
     erasing = fuse(compose(resize((20, 30)), TENSOR))
@@ -536,16 +378,6 @@ def test_geometry_is_told_only_where_it_is_known() -> None:
     assert known.with_geometry(PHOTO)[1] == geometry
     with pytest.raises(ValueError, match="Seen"):
         fuse(compose(resize((20, 30)), Seen())).with_geometry(PHOTO)
-
-
-def test_a_fused_transform_can_be_pickled() -> None:
-    """A pickled copy does the same."""
-    fused = Fused(RandomResizedCrop(32, **BYTES, flip=0.5), [Normalize()])
-    copy = pickle.load(io.BytesIO(pickle.dumps(fused)))
-
-    results = [one(PHOTO, generator=torch.Generator().manual_seed(2)) for one in (fused, copy)]
-    assert_same(*results)
-    assert repr(copy) == repr(fused)
 
 
 @pytest.mark.parametrize(
