@@ -62,8 +62,8 @@ class Case(NamedTuple):
 
 
 EXACT = {"level": 1e-3, "share": 0.0}
-ROUGHLY = {"level": 3.0, "share": 0.1}
-"""Colours, and policies, make more of one level."""
+ROUGHLY = {"level": 3.0, "share": 0.3}
+"""Policies make more of one level."""
 
 
 def _reference(policy: str, erase: float, interpolation: Mode, m: Any) -> Any:

@@ -209,7 +209,7 @@ def test_timms_operations_give_its_pixels(name: str) -> None:
         assert any(np.array_equal(augment(PIXELS, [each]), expected) for each in drawn), op.name
 
 
-@pytest.mark.parametrize("holder", [lambda part: part, lambda part: v1.Compose([part])])
+@pytest.mark.parametrize("holder", [lambda part: part, lambda part: v1.RandomApply([part])])
 def test_timms_augmentations_of_tensors_are_called(holder: Any) -> None:
     """They take Pillow images, also inside of another transform."""
     policy = holder(timm.AutoAugment([[timm.AugmentOp("Posterize")]]))
