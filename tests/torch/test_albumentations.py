@@ -52,13 +52,6 @@ FILES = [encode(_SMALL), encode(_SMALL.transpose(PillowImage.Transpose.ROTATE_90
 IMAGES = [np.array(PillowImage.open(io.BytesIO(file)).convert("RGB")) for file in FILES]
 
 
-class Unknown(A.Blur):
-    """A step of the user's own class."""
-
-    def __init__(self) -> None:
-        super().__init__(blur_limit=(3, 3), p=1)
-
-
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """Ignore what albumentations warns of."""
@@ -73,10 +66,10 @@ def made(name: str) -> Any:
         return {**STEPS, **SCALED}[name].make()
 
 
-def loaded(compose: Any, **options: Any) -> list[Any]:
-    """Return the samples of a Loader in threads, all of which the core makes."""
-    dataset = Sources(*FILES, transform=compose, **options)
-    assert not dataset._resolved_transform().rest
+def loaded(compose: Any, *files: bytes, in_core: bool = True, **options: Any) -> list[Any]:
+    """Return the samples of a Loader in threads; the core makes them unless some step is called."""
+    dataset = Sources(*(files or FILES), transform=compose, **options)
+    assert ("in Python, in" not in repr(dataset)) == in_core
     with SeededLoader(dataset, 1, threads=2, collate_fn=list) as loader:
         return [sample for batch in loader for sample, _ in batch]
 
@@ -115,10 +108,7 @@ WHITE = [
 def test_white_is_not_among_the_levels_that_autocontrast_spreads(rows: Any) -> None:
     """It stays white; and one other level alone stays, too."""
     image, compose = np.array(rows, np.uint8), A.Compose([made("AutoContrast")])
-    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=compose)
-    assert not dataset._resolved_transform().rest
-    with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
-        ((result, _),) = next(iter(loader))
+    (result,) = loaded(compose, encode(PillowImage.fromarray(image), "png"))
     check(result, compose(image=image)["image"], 1)
 
 
@@ -130,9 +120,7 @@ def test_perspective_of_an_image_of_a_row_is_as_written(sides: tuple[int, int]) 
     with pytest.raises(Impossible):
         draw_in_core(program_of(step, sides), 1, sides[1], sides[0])
     compose = A.Compose([step])
-    dataset = Sources(encode(PillowImage.fromarray(image), "png"), transform=compose)
-    with SeededLoader(dataset, 1, threads=1, collate_fn=list) as loader:
-        ((result, _),) = next(iter(loader))
+    (result,) = loaded(compose, encode(PillowImage.fromarray(image), "png"))
     check(result, compose(image=image)["image"], 0)
 
 
@@ -487,10 +475,7 @@ def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:
 def test_what_follows_a_tensor_gets_the_tensor() -> None:
     """It is no array of three rows, which a flip would turn into another image."""
     idle = A.Compose([made("Resize"), ToTensorV2(), A.NoOp()])
-    dataset = Sources(*FILES, transform=idle)
-    with SeededLoader(dataset, 1, num_workers=0, collate_fn=list) as loader:
-        samples = [sample for batch in loader for sample, _ in batch]
-    for sample, image in zip(samples, IMAGES, strict=True):
+    for sample, image in zip(loaded(idle, in_core=False), IMAGES, strict=True):
         check(sample, idle(image=image)["image"], 1)
 
     flips = A.Compose([made("Resize"), ToTensorV2(), A.VerticalFlip(p=1)])
@@ -534,11 +519,7 @@ def test_numbers_that_the_core_does_not_take_are_left_to_albumentations(make: An
 def test_a_border_after_the_normalisation_is_not_normalised(step: Any) -> None:
     """What fills floats becomes the level that is normalised to it, within half a level."""
     compose = A.Compose([made("Resize"), made("Normalize"), step()])
-    dataset = Sources(*FILES, transform=compose)
-    assert not dataset._resolved_transform().rest
-    with SeededLoader(dataset, 1, num_workers=1, collate_fn=list) as loader:
-        samples = [sample for batch in loader for sample, _ in batch]
-    for sample, image in zip(samples, IMAGES, strict=True):
+    for sample, image in zip(loaded(compose), IMAGES, strict=True):
         expected = compose(image=image)["image"]
         check(sample, expected, 1 / 51)
         assert np.abs(np.asarray(sample[0] - expected[0])).max() <= 0.51 / 51
@@ -549,12 +530,8 @@ def test_a_hole_after_the_normalisation_has_the_value_that_is_given() -> None:
     sides = {"hole_height_range": (0.5, 0.5), "hole_width_range": (0.5, 0.5)}
     drop = A.CoarseDropout(num_holes_range=(1, 1), **sides, fill=0.5, p=1)
     compose = A.Compose([made("Resize"), made("Normalize"), drop])
-    dataset = Sources(*FILES, transform=compose)
-    assert not dataset._resolved_transform().rest
-    with SeededLoader(dataset, 1, num_workers=1, collate_fn=list) as loader:
-        samples = [np.asarray(sample) for batch in loader for sample, _ in batch]
-    for sample in samples:
-        filled = (np.abs(sample - 0.5) <= 0.51 / 51).all(axis=2)
+    for sample in loaded(compose):
+        filled = (np.abs(np.asarray(sample) - 0.5) <= 0.51 / 51).all(axis=2)
         assert filled.mean() == pytest.approx(0.25, abs=0.05)
 
 
@@ -601,20 +578,3 @@ def test_a_step_that_calls_the_users_code_is_called_in_processes() -> None:
     dataset = Sources(*FILES, transform=A.Compose([made("Resize"), step]))
 
     assert not dataset._resolved_transform().isolated
-
-
-def test_samples_do_not_depend_on_how_they_are_made() -> None:
-    """An unknown step between known ones is called in processes, and seeded for each sample."""
-    parts = [made("Resize"), A.HorizontalFlip(p=0.5), Unknown(), made("InvertImg"), ToTensorV2()]
-    dataset = Sources(*FILES, transform=A.Compose(parts))
-    dataset.thread_safe = False
-    fused = dataset._resolved_transform()
-
-    assert not dataset.isolated
-    assert [type(stage).__name__ for stage in fused.steps] == ["Called", "Following"]
-    results = []
-    for processes in (0, 1, 2):
-        with SeededLoader(dataset, 1, num_workers=processes, shuffle=False) as loader:
-            results.append([batch[0] for batch in loader])
-    assert_same(*results[:2])
-    assert_same(*results[1:])

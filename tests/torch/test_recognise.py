@@ -189,6 +189,14 @@ def test_fusing_stops_before_the_first_unknown_part(name: str) -> None:
     assert (fused.shape, fused.isolated) == (None, False)
 
 
+def test_floats_that_are_not_scaled_keep_the_levels() -> None:
+    """ToDtype makes floats of 0 to 255 unless it is to scale them."""
+    convert = [resize(), v1.PILToTensor()]
+    levels, bytes_ = (fuse(compose(*convert, *end)) for end in ([v2.ToDtype(torch.float32)], []))
+    assert "in Python, in" not in repr(levels)
+    assert_same(levels(PHOTO), bytes_(PHOTO).float())
+
+
 def test_a_loader_draws_a_flip_after_the_random_crop_that_follows_it() -> None:
     """Both commute; so an epoch that began with an earlier version goes on with its draws."""
     program = fuse(compose(flip(), crop(), TENSOR)).plan.head.program
