@@ -508,6 +508,15 @@ def test_steps_in_any_order_draw_as_written(
     _check_recorded(transform, data, seed, case)
 
 
+@pytest.mark.parametrize("version", MODULES)
+def test_each_step_draws_as_written(version: str) -> None:
+    """Every run tries them all, also alone."""
+    module = MODULES[version]
+    for seed, name in enumerate(sorted(STEPS.keys() - {"larger rotation"})):
+        steps = [module.Resize((48, 40), **CUBIC), STEPS[name](module), TENSOR]
+        _check_recorded(v1.Compose(steps), encoded()[0], seed, Case(list, **EXACT))
+
+
 SIZES = [
     v2.RandomShortestSize([40, 50, 60], 90, **CUBIC),
     v2.ScaleJitter((60, 70), (0.8, 1.4), **CUBIC),
