@@ -143,6 +143,8 @@ def test_a_device_cannot_decode_or_normalise_later() -> None:
     dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=_transform(ERASED))
     with pytest.raises(ValueError, match="RandomErasing"):
         Loader(dataset, normalize_on="device")
+
+
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("how", ["brightness", "contrast", "saturation"])
 def test_colours_of_floats_are_clamped(how: str, normalised: bool) -> None:
