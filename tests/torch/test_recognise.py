@@ -1,4 +1,4 @@
-"""`fuse`: which pipelines of torchvision and timm it recognises, and the result."""
+"""`fuse`: which steps of torchvision and timm it recognises, and which it calls, with reasons."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from same import assert_same
 from torch_reference import PHOTOS
 
@@ -27,8 +28,7 @@ pytest.importorskip("timm", reason="needs torchvision and timm")
 from timm.data import transforms as timm
 from torchvision import tv_tensors
 from torchvision.transforms import InterpolationMode as Mode
-from torchvision.transforms import transforms as v1
-from torchvision.transforms import v2
+from torchvision_steps import timm_operation, v1, v2
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
@@ -132,61 +132,98 @@ def test_what_follows_our_own_becomes_one_transform(name: str) -> None:
     assert_same(result, expected(PHOTO, generator=torch.Generator().manual_seed(3)))
 
 
-UNKNOWN = {
-    "not torchvision's": Turned(64),
-    "timm's of another filter": timm_crop("nearest"),
-    "timm's order of filters": changed(timm_crop(), interpolation=(Mode.BICUBIC, Mode.BILINEAR)),
-    "timm's crop of tensors": compose(timm.MaybePILToTensor(), timm_crop()),
-    "a function": compose(lambda image: image, crop()),
-    "a word in v1": resize(interpolation="bilinear"),
-    "antialias of 0.16 on tensors": compose(v1.PILToTensor(), resize(antialias="warn")),
-    "no antialias": compose(v1.PILToTensor(), crop(antialias=None)),
-    "max_size is not larger": resize(max_size=64),
-    "max_size for two sides": resize([64, 80], max_size=100),
-    "no size": changed(resize(max_size=100), size=None, max_size=100.0),
-    "no area": crop(scale=(0.0, 1.0)),
-    "replaced method": changed(resize(), forward=repr),
-    "hook": hooked(resize()),
-    "ratio changed later": changed(crop(v2), ratio=(1.0, 1.0)),
-    "parts that are drawn": v1.Compose(iter([crop()])),
-}
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_unknown_pipelines_are_left_alone(name: str) -> None:
-    """`fuse` returns the very same object, or calls the part."""
-    fused = fuse(UNKNOWN[name])
-    assert fused is UNKNOWN[name] or "in Python, in" in repr(fused)
-
-
-STOPS = {
+# For each pipeline, how many of its parts are done in the core.
+CALLED: dict[str, tuple[list[Any], int]] = {
+    "not torchvision's": ([Turned(64)], 0),
+    "timm's of another filter": ([timm_crop("nearest")], 0),
+    "timm's order of filters": (
+        [changed(timm_crop(), interpolation=(Mode.BICUBIC, Mode.BILINEAR))],
+        0,
+    ),
+    "timm's crop of tensors": ([timm.MaybePILToTensor(), timm_crop()], 1),
+    "a function": ([lambda image: image, crop()], 0),
+    "a word in v1": ([resize(interpolation="bilinear")], 0),
+    "antialias of 0.16 on tensors": ([v1.PILToTensor(), resize(antialias="warn")], 1),
+    "no antialias": ([v1.PILToTensor(), crop(antialias=None)], 1),
+    "max_size is not larger": ([resize(max_size=64)], 0),
+    "max_size for two sides": ([resize([64, 80], max_size=100)], 0),
+    "no size": ([changed(resize(max_size=100), size=None, max_size=100.0)], 0),
+    "no area": ([crop(scale=(0.0, 1.0))], 0),
+    "replaced method": ([changed(resize(), forward=repr)], 0),
+    "hook": ([hooked(resize())], 0),
+    "ratio changed later": ([changed(crop(v2), ratio=(1.0, 1.0))], 0),
     "after crops and flips in any order": ([resize(max_size=80), flip(), center(), flip()], 4),
     "crop after a random crop": ([crop(), v1.RandomCrop(9)], 2),
     "impossible flip": ([resize(), flip(2)], 2),
     "two geometries": ([resize(), crop()], 2),
     "crop of normalised": ([resize(), TENSOR, normalize(), center()], 3),
-    "half precision": (
-        [resize(), v1.PILToTensor(), v2.ToDtype(torch.half, scale=True)],
-        2,
-    ),
+    "half precision": ([resize(), v1.PILToTensor(), v2.ToDtype(torch.half, scale=True)], 2),
     "unscaled": ([resize(), v1.PILToTensor(), v2.ToDtype(torch.float32)], 3),
     "normalised bytes": ([resize(), v1.PILToTensor(), normalize()], 2),
     "no deviation": ([resize(), TENSOR, normalize(std=(0.2, 0, 0.2))], 2),
     "half of timm": ([resize(), timm.ToTensor(torch.half)], 1),
     "four channels": ([resize(), TENSOR, normalize((0.5,) * 4)], 2),
     "converted twice": ([resize(), TENSOR, TENSOR], 2),
+    "v1 of an image": ([resize(), v2.ToImage(), flip()], 2),
+    "v1 of an image, held": ([v2.ToImage(), resize(m=v2), v2.RandomApply([compose(flip())])], 2),
+    "v2 of an image, held": ([v2.ToImage(), resize(m=v2), v2.RandomApply([v2.RandomInvert()])], 3),
+    "timm's policy": ([crop(), timm_operation("Posterize", 4, None, 0)], 2),
+    "timm's policy of tensors": (
+        [v1.PILToTensor(), crop(), timm_operation("Posterize", 4, None, 0)],
+        2,
+    ),
+    "timm's policy of tensors, held": (
+        [v1.PILToTensor(), crop(), v1.RandomApply([timm_operation("Posterize", 4, None, 0)])],
+        2,
+    ),
 }
+BEYOND_THE_CORE = [
+    v1.RandomApply([v1.Grayscale(1)]),
+    v1.Pad(-3),
+    v1.Resize(20, max_size=20.5),
+    v1.GaussianBlur((3, 251)),
+    v1.GaussianBlur(201),
+    v1.FiveCrop(9),
+    v1.RandomApply([v1.FiveCrop(9)]),
+    v1.RandomApply([v1.RandomErasing(1.0, value=255)]),
+    v1.RandomApply([hooked(v1.RandomInvert(1.0))]),
+    v1.RandomChoice([changed(v1.ColorJitter(0.4), get_params=repr)]),
+    v1.RandomChoice([]),
+    v1.RandomChoice([v1.Grayscale(3)], p=[0]),
+    v1.RandomChoice([v1.Grayscale(3)], p=[0.5, 0.5]),
+    v1.RandAugment(2, 31),
+    v1.RandAugment(2, 9.0),  # type: ignore[arg-type]
+    v1.TrivialAugmentWide(num_magnitude_bins=1),
+    v2.RandomRotation(10, fill={Image.Image: 128, "others": 0}),
+    v2.AugMix(alpha=0.01),
+    v1.RandAugment(100, 3),
+    v1.RandomOrder([v1.RandomInvert(0.01)] * 100),
+    v1.RandomSolarize(1e9),
+    v1.RandomRotation((0, 1e8)),
+    v1.ColorJitter(brightness=(0, 1e7)),
+    v1.RandomPosterize(9),
+]
+CALLED |= {repr(step): ([crop(), step], 1) for step in BEYOND_THE_CORE}
+CALLED["a large blur"] = ([resize((400, 400)), v1.GaussianBlur(301, 5.0)], 1)
 
 
-@pytest.mark.parametrize("name", STOPS)
-def test_fusing_stops_before_the_first_unknown_part(name: str) -> None:
-    """The parts from the first unknown one on are kept, in order."""
-    parts, count = STOPS[name]
+@pytest.mark.parametrize("name", CALLED)
+def test_parts_are_called_from_the_first_unknown_one_on(name: str) -> None:
+    """They are kept, in order, and nothing is done in their place."""
+    parts, count = CALLED[name]
+    fused: Any = fuse(compose(*parts, repr))
 
-    fused = fuse(compose(*parts, repr))
+    if count:
+        assert list(fused.plan.rest) == [*parts[count:], repr]
+        assert (fused.shape, fused.isolated) == (None, False)
+    else:
+        assert not isinstance(fused, Fused) or list(fused.plan.parts) == [*parts, repr]
 
-    assert list(fused.plan.rest) == [*parts[count:], repr]
-    assert (fused.shape, fused.isolated) == (None, False)
+
+def test_parts_that_are_drawn_are_left_alone() -> None:
+    """An iterator, which has no second run, is not read."""
+    pipeline = v1.Compose(iter([crop()]))
+    assert fuse(pipeline) is pipeline
 
 
 def test_floats_that_are_not_scaled_keep_the_levels() -> None:
@@ -292,28 +329,26 @@ def test_parts_for_pillow_images_are_refused_after_our_own(part: Any) -> None:
 
 
 WHY: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown": ({"transform": repr}, "begins with repr"),
+    "unknown": ({"transform": repr}, "nothing fused (it begins with repr"),
     "a filter": ({"transform": timm_crop("nearest")}, "its interpolation"),
     "an argument": ({"transform": crop(scale=(0.0, 1.0))}, "its arguments"),
-    "another reduction": ({"transform": crop(), "reduce": 2}, "reduce=2"),
+    "another reduction": ({"transform": crop(), "reduce": 2}, "nothing fused (reduce=2"),
     "another result": ({"transform": crop(), "output": "array"}, "gets arrays"),
+    "not wanted": ({"transform": crop(), "fuse": False}, "nothing fused"),
+    "no transform": ({}, "nothing fused"),
+    "all": ({"transform": compose(crop(), flip(), TENSOR)}, "while decoding: RandomResizedCrop"),
+    "one part": ({"transform": compose(crop(), TENSOR, torch.nn.ReLU())}, "processes: ReLU()"),
 }
 
 
 @pytest.mark.parametrize("name", WHY)
-def test_a_dataset_says_why_nothing_is_fused(name: str) -> None:
+def test_a_dataset_says_what_is_fused_and_why_the_rest_is_not(name: str) -> None:
     """`repr` names the part or the option that keeps the pipeline from being fused."""
     options, why = WHY[name]
     shown = repr(ImageList([], **options))
 
-    assert "nothing fused (" in shown
     assert why in shown
-
-
-def test_no_reason_is_given_where_nothing_was_to_be_fused() -> None:
-    """Without a transform, or with ``fuse=False``, there is nothing to explain."""
-    assert repr(ImageList([], transform=crop(), fuse=False)).endswith("nothing fused")
-    assert repr(ImageList([])).endswith("nothing fused")
+    assert shown.endswith(why) == (why == "nothing fused")  # there is nothing to explain
 
 
 def test_nothing_and_the_packages_own_are_returned() -> None:
@@ -344,17 +379,10 @@ class Seen:
 
 def test_tensors_of_torchvisions_class_are_handed_out() -> None:
     """After ToImage the tensors have the class of the user's torchvision."""
-    image = fuse(compose(v2.ToImage(), resize((20, 30), v2), FLOAT))
-    pure = fuse(compose(v2.ToImage(), resize((20, 30), v2), FLOAT, v2.ToPureTensor()))
-    left = fuse(compose(resize(), v2.ToImage(), flip()))
+    parts = [v2.ToImage(), resize((20, 30), v2), FLOAT]
 
-    assert type(image(PHOTO)) is tv_tensors.Image
-    assert type(pure(PHOTO)) is torch.Tensor
-    assert len(left.plan.rest) == 1  # v1 on such a tensor may or may not keep its class
-    for m, is_done in ((v1, False), (v2, True)):
-        holder = v2.RandomApply([m.Compose([v2.RandomVerticalFlip()])], p=0.5)
-        augmented = fuse(compose(v2.ToImage(), resize((20, 30), v2), holder, FLOAT))
-        assert (not augmented.plan.rest) is is_done
+    assert type(fuse(compose(*parts))(PHOTO)) is tv_tensors.Image
+    assert type(fuse(compose(*parts, v2.ToPureTensor()))(PHOTO)) is torch.Tensor
 
 
 def test_a_slot_of_a_batch_is_written_if_it_fits() -> None:
@@ -386,28 +414,6 @@ def test_geometry_is_told_only_where_it_is_known() -> None:
     assert known.with_geometry(PHOTO)[1] == geometry
     with pytest.raises(ValueError, match="Seen"):
         fuse(compose(resize((20, 30)), Seen())).with_geometry(PHOTO)
-
-
-@pytest.mark.parametrize(
-    ("parts", "rest", "reason"),
-    [
-        ([crop(), flip(), TENSOR, normalize()], None, None),
-        ([crop(), flip(), TENSOR, normalize(), torch.nn.ReLU()], "ReLU()", "ReLU"),
-        ([crop(), crop()], None, None),
-        ([RandomResizedCrop(64), v1.ColorJitter(0.4), flip()], None, None),
-    ],
-    ids=["all", "unknown", "two crops", "after one of our own"],
-)
-def test_repr_names_what_was_fused_and_why_the_rest_was_not(
-    parts: Any, rest: str | None, reason: str | None
-) -> None:
-    """`repr` names what runs where, and why the first part that is called is."""
-    shown = repr(fuse(compose(*parts)))
-
-    assert "while decoding: RandomResizedCrop" in shown
-    assert ("in worker processes" in shown) == (rest is not None)
-    assert rest is None or f"in Python, in worker processes: {rest}" in shown
-    assert reason is None or f"({reason}" in shown
 
 
 def test_wrong_options_are_refused_by_name() -> None:
