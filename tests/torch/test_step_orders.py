@@ -195,7 +195,8 @@ COLOURS = {
     "RandomPosterize": Step(lambda m: m.RandomPosterize(2, 1.0), math.inf),
     "RandomSolarize": Step(lambda m: m.RandomSolarize(128, 1.0), math.inf),
     "RandomAdjustSharpness": Step(lambda m: m.RandomAdjustSharpness(3.0, 1.0), 6, 0, 1),
-    "RandomAutocontrast": Step(lambda m: m.RandomAutocontrast(1.0), math.inf),
+    # Torchvision's kernels round a few values otherwise.
+    "RandomAutocontrast": Step(lambda m: m.RandomAutocontrast(1.0), math.inf, 0, 1e-3),
     "RandomEqualize": Step(lambda m: m.RandomEqualize(1.0), math.inf),
     "GaussianBlur": Step(lambda m: m.GaussianBlur(5, (1.5, 1.5)), 1, 1, 1),
     "GaussianBlur across": Step(lambda m: m.GaussianBlur((7, 3), (1.5, 1.5)), 1, 1, 1),
@@ -396,8 +397,8 @@ def _check(result: Any, expected: Expected, *, of_a_batch: bool = False) -> None
     if math.isinf(expected.allowed):  # so a step that is left out, or done twice, is still seen
         assert apart.mean() <= 10
     else:
-        # Or eight pixels of a small image, which an angle puts on the other side of an edge.
-        few = max(1e-2, 24.5 / apart.numel())
+        # Or a few pixels of a small image, which an angle puts on the other side of an edge.
+        few = max(1e-2, 60 / apart.numel())
         far = (apart > 1.02 * expected.allowed + 0.01).double().mean()
         assert far <= few, f"{far:.3f} of the values differ by {apart.max():.2f} levels"
 

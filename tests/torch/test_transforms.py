@@ -27,7 +27,7 @@ from torch_reference import PHOTOS, center_crop, levels, pixels, resize, seeded
 
 from fastdecode import DecodeError, UnknownBackend, UnsupportedFormat
 from fastdecode.testing import encode
-from fastdecode.torch import Views, fuse
+from fastdecode.torch import Views
 from fastdecode.torch.transforms import (
     Compose,
     EncodedTransform,
@@ -428,25 +428,3 @@ def test_a_pipeline_needs_no_torchvision() -> None:
     for made, file in zip(batch, files, strict=True):
         assert_same(made, pipeline(file), within=1.01 / 255 / 0.2)
     assert repr(pipeline).splitlines()[:2] == ["Compose(", f"    {steps[0]!r}"]
-
-
-@pytest.mark.parametrize("mode", ["RGB", "L", "1", "I", "F"])
-def test_to_tensor_is_torchvisions(mode: str) -> None:
-    """For each mode of Pillow's."""
-    v1 = pytest.importorskip("torchvision.transforms")
-    image = Image.open(PHOTOS[0]).convert("L").convert(mode)
-    assert_same(ToTensor()(image), v1.ToTensor()(image))
-
-
-def test_a_generator_of_torchs_draws_as_torchvision() -> None:
-    """Translations are whole pixels, as with the same seed of the global generator."""
-    v2 = pytest.importorskip("torchvision.transforms.v2")
-    smooth = v2.InterpolationMode.BILINEAR
-    moved = v2.RandomAffine(0, (0.4, 0.4), interpolation=smooth)
-    pipeline = v2.Compose([moved, v2.ToImage(), v2.ToPureTensor()])
-    file = made("png-rgba")
-    for seed in range(4):
-        ours = fuse(pipeline)(file, generator=torch.Generator().manual_seed(seed))
-        torch.manual_seed(seed)
-        expected = pipeline(Image.open(io.BytesIO(file)).convert("RGB"))
-        assert_same(ours, expected, seed, within=1)
