@@ -207,17 +207,15 @@ CALLED |= {repr(step): ([crop(), step], 1) for step in BEYOND_THE_CORE}
 CALLED["a large blur"] = ([resize((400, 400)), v1.GaussianBlur(301, 5.0)], 1)
 
 
-@pytest.mark.parametrize("name", CALLED)
-def test_parts_are_called_from_the_first_unknown_one_on(name: str) -> None:
+def test_parts_are_called_from_the_first_unknown_one_on() -> None:
     """They are kept, in order, and nothing is done in their place."""
-    parts, count = CALLED[name]
-    fused: Any = fuse(compose(*parts, repr))
-
-    if count:
-        assert list(fused.plan.rest) == [*parts[count:], repr]
-        assert (fused.shape, fused.isolated) == (None, False)
-    else:
-        assert not isinstance(fused, Fused) or list(fused.plan.parts) == [*parts, repr]
+    for name, (parts, count) in CALLED.items():
+        fused: Any = fuse(compose(*parts, repr))
+        if count:
+            assert list(fused.plan.rest) == [*parts[count:], repr], name
+            assert (fused.shape, fused.isolated) == (None, False), name
+        else:
+            assert not isinstance(fused, Fused) or [*fused.plan.parts] == [*parts, repr], name
 
 
 def test_parts_that_are_drawn_are_left_alone() -> None:
