@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import pickle
+from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,23 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
+from torch_reference import MEAN, STD
+from torch_reference import PHOTOS as ALL_PHOTOS
 
 import fastdecode
+from fastdecode.testing import encode
 from fastdecode.torch import DecodeDataset, Fused, ImageFolder, ImageList, Loader, fuse
 from fastdecode.torch._loader.order import sample_seed
-from fastdecode.torch.transforms import RandomResizedCrop
+from fastdecode.torch.transforms import RandomResizedCrop, Resize
 
 pytest.importorskip("torchvision")
 
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))[:3]
+PHOTOS = ALL_PHOTOS[:3]
 _HEADERS = [fastdecode.probe(photo.read_bytes()) for photo in PHOTOS]
 SIDES = [(header.height, header.width) for header in _HEADERS]
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def _target(index: int, form: str = "XYXY") -> dict[str, Any]:
@@ -72,12 +73,6 @@ class Objects(DecodeDataset):
     def read(self, index: int) -> tuple[Any, Any]:
         """Return a path and its target."""
         return PHOTOS[index], _target(index, self.form)
-
-
-def _jpeg(image: PillowImage.Image, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, "jpeg", **options)
-    return file.getvalue()
 
 
 def _as_written(transforms: Any, index: int, form: str = "XYXY") -> tuple[Any, Any]:
@@ -148,12 +143,11 @@ def _opened(pipeline: Any, index: int, form: str) -> Any:
 
 
 @pytest.mark.parametrize("way", [_in_dataset, _opened], ids=["dataset", "opened"])
-@pytest.mark.parametrize("form", ["XYXY", "XYWH", "CXCYWH"])
 @pytest.mark.parametrize("name", PIPELINES)
-def test_results_are_torchvisions(name: str, form: str, way: Any) -> None:
+def test_results_are_torchvisions(name: str, way: Any) -> None:
     """For the same seed: the same targets and draws, and pixels within one level before colours."""
     pipeline = v2.Compose(PIPELINES[name])
-    for index, seed in product(range(len(PHOTOS)), range(3)):
+    for (index, form), seed in product(enumerate(("XYXY", "XYWH", "CXCYWH")), range(2)):
         torch.manual_seed(seed)
         image, target = way(pipeline, index, form)
         after = torch.rand(1)
@@ -203,44 +197,33 @@ def test_fuse_takes_what_a_pipeline_of_v2_takes(given: Any) -> None:
             assert_same(made, expected)
 
 
+NAMED = v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, scale=True)
+
+
 @pytest.mark.filterwarnings("ignore:scale was set to True")
-@pytest.mark.parametrize("begin", [[v2.ToImage(), v2.ToPureTensor()], [v2.PILToTensor()], []])
-def test_a_type_that_is_named_is_that_of_the_image(begin: list[Any]) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [v2.ToImage(), v2.ToPureTensor(), NAMED],
+        [v2.PILToTensor(), NAMED],
+        [NAMED],
+        [v2.ToImage(), FLOAT, v2.ToDtype({tv_tensors.Image: torch.float16, "others": None}, True)],
+        [
+            *(v2.ToImage(), FLOAT),
+            v2.Lambda(lambda part: part + 1 if type(part) is tv_tensors.Image else part),
+        ],
+    ],
+    ids="12345",
+)
+def test_a_step_that_looks_for_a_type_finds_that_of_the_image(steps: list[Any]) -> None:
     """What is no tv_tensors.Image any more, or not yet, is converted as all others are."""
-    pipeline = v2.Compose([v2.Resize((40, 30)), *begin, v2.ToDtype(BY_TYPE, scale=True)])
+    pipeline = v2.Compose([v2.Resize((40, 30)), *steps])
     made, _ = fuse(pipeline)(fastdecode.open(PHOTOS[0]).convert("RGB"), {"id": 3})
     expected, _ = pipeline(PillowImage.open(PHOTOS[0]).convert("RGB"), {"id": 3})
     assert isinstance(made, type(expected))
-    assert getattr(made, "dtype", None) == getattr(expected, "dtype", None)
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        v2.ToDtype({tv_tensors.Image: torch.float16, "others": None}, scale=True),
-        v2.Lambda(lambda part: part + 1 if type(part) is tv_tensors.Image else part),
-    ],
-)
-def test_a_step_that_is_called_gets_an_image_of_torchvisions_own_class(step: Any) -> None:
-    """Some steps look for the exact type."""
-    pipeline = v2.Compose([v2.Resize((40, 30)), v2.ToImage(), FLOAT, step])
-    made, _ = fuse(pipeline)(fastdecode.open(PHOTOS[0]).convert("RGB"), {"id": 3})
-    expected, _ = pipeline(PillowImage.open(PHOTOS[0]).convert("RGB"), {"id": 3})
-    assert type(made) is type(expected)
-    assert_same(made, expected, within=2 / 255)
-
-
-def test_targets_that_a_fused_pipeline_cannot_take_are_errors() -> None:
-    """Of another image's size, or of a transform of images alone."""
-    image = fastdecode.open(PHOTOS[0]).convert("RGB")
-    with pytest.raises(ValueError, match="but the image has"):
-        fuse(v2.Compose([v2.Resize(40), v2.ToImage()]))(image.crop((0, 0, 50, 40)), _target(0))
-    with pytest.raises(TypeError):
-        fuse(torch.nn.Sequential(v2.Resize(40)))(image, _target(0))
-    with pytest.raises(TypeError, match="generator cannot be given with targets"):
-        fuse(v2.Resize(40))(image, _target(0), generator=torch.Generator())
-    with pytest.raises(TypeError, match="positional arguments"):
-        Fused(RandomResizedCrop(24))(image, _target(0))
+    within = 1 if isinstance(expected, PillowImage.Image) or expected.max() > 9 else 2 / 255
+    image = made if isinstance(made, PillowImage.Image) else made.as_subclass(type(expected))
+    assert_same(image, expected, within=within)
 
 
 BY_TYPE = {tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
@@ -284,7 +267,7 @@ class Small(DecodeDataset):
         mask = tv_tensors.Mask(torch.arange(48 * 64, dtype=torch.uint8).view(1, 48, 64))
         target = {"boxes": boxes, "mask": mask, "labels": torch.tensor([3]), "id": 7}
         target = target if self.mask else {"boxes": boxes, "labels": [3]}
-        return _jpeg(PillowImage.open(PHOTOS[0]).convert("RGB").resize((64, 48))), target
+        return encode(PillowImage.open(PHOTOS[0]).convert("RGB").resize((64, 48))), target
 
 
 class InTurn(Small):
@@ -415,7 +398,7 @@ def test_draws_of_a_loader_move_image_and_target_alike() -> None:
             pixels = np.zeros((120, 160, 3), np.uint8)
             pixels[30:70, 20:60] = 255
             mask = tv_tensors.Mask(torch.from_numpy(pixels[..., 0] > 0).to(torch.uint8))
-            return _jpeg(PillowImage.fromarray(pixels), quality=95), mask
+            return encode(PillowImage.fromarray(pixels), quality=95), mask
 
     shapes = v2.RandomApply([v2.RandomChoice([v2.Resize(70), v2.RandomResizedCrop((64, 80))])])
     zooms = v2.RandomZoomOut(side_range=(1.0, 2.0))
@@ -470,7 +453,7 @@ def test_map_target_comes_first() -> None:
 
         def read(self, index: int) -> tuple[Any, Any]:
             pixels = PillowImage.new("RGB", (100, 60))
-            return _jpeg(pixels, exif=with_orientation(6)), [[10, 20, 30, 40]]
+            return encode(pixels, exif=with_orientation(6)), [[10, 20, 30, 40]]
 
         def map_target(self, target: Any, geometry: Any) -> Any:
             return tv_tensors.BoundingBoxes(target, format="XYXY", canvas_size=geometry.size)
@@ -483,45 +466,52 @@ def test_map_target_comes_first() -> None:
         assert boxes.canvas_size == (50, 30)
 
 
-@pytest.mark.parametrize("step", [v2.RandomShortestSize(50), v2.RandomHorizontalFlip(1)])
-def test_a_target_for_another_size_is_an_error(step: Any) -> None:
-    """Boxes that were made for the image's other orientation would be moved wrongly."""
+class Wrong(Objects):
+    """Boxes that were made for another photo, which would be moved wrongly."""
 
-    class Wrong(Objects):
-        def read(self, index: int) -> tuple[Any, Any]:
-            return PHOTOS[0], _target(1)
-
-    with pytest.raises(ValueError, match="are for an image of"):
-        Wrong(v2.Compose([step]))[0]
+    def read(self, index: int) -> tuple[Any, Any]:
+        return PHOTOS[0], _target(1)
 
 
-def test_a_second_image_in_the_target_is_an_error() -> None:
-    """As written, torchvision resizes a Pillow mask as an image, with a mean of class numbers."""
-    image = PillowImage.new("L", SIDES[0][::-1])
-    for second in (image, np.asarray(image), tv_tensors.Image(image)):
-        dataset = ImageList(
-            PHOTOS[:1], [second], transforms=v2.Compose([v2.Resize(9), v2.ToImage()])
+RGB = fastdecode.open(PHOTOS[0]).convert("RGB")
+RESIZE = v2.Compose([v2.Resize(9), v2.ToImage()])
+GREY, PART = PillowImage.new("L", SIDES[0][::-1]), RGB.crop((0, 0, 50, 40))
+FUSED: Any = fuse(RESIZE)
+ERRORS: list[tuple[type[Exception], str, Callable[[], Any]]] = [
+    (ValueError, "both", lambda: ImageList(PHOTOS, [0] * 3, RESIZE, transforms=RESIZE)),
+    (TypeError, "callable", lambda: Objects(transforms=5)),
+    (TypeError, "targets", lambda: Objects(transforms=Resize(5))),
+    (ValueError, "image alone", lambda: Objects(RESIZE).transformed(PHOTOS[0])),
+    (TypeError, "transforms", lambda: ImageFolder(".", transforms=RESIZE, allow_empty=True)),
+    (ValueError, "but the image has", lambda: FUSED(PART, _target(0))),
+    (ValueError, "are for an image of", lambda: Wrong(v2.RandomShortestSize(50))[0]),
+    (ValueError, "are for an image of", lambda: Wrong(FLIP(1))[0]),
+    (TypeError, "", lambda: fuse(torch.nn.Sequential(v2.Resize(40)))(RGB, _target(0))),
+    (TypeError, "generator", lambda: FUSED(RGB, _target(0), generator=torch.Generator())),
+    (TypeError, "positional", lambda: Fused(RandomResizedCrop(24))(RGB, _target(0))),
+    # As written, torchvision resizes a Pillow mask as an image, with a mean of class numbers.
+    *(
+        (
+            TypeError,
+            r"Mask.*fuse=False",
+            lambda s=one: ImageList(PHOTOS, [s] * 3, transforms=RESIZE)[0],
         )
-        with pytest.raises(TypeError, match=r"tv_tensors\.Mask; for an image, .*fuse=False"):
-            dataset[0]
+        for one in (GREY, np.asarray(GREY), tv_tensors.Image(GREY))
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "told", "make"), ERRORS)
+def test_wrong_arguments_and_targets(error: Any, told: str, make: Any) -> None:
+    """A contradiction is an error, when the dataset is made or with the sample."""
+    with pytest.raises(error, match=told or r"\w"):
+        make()
+
+
+def test_numbers_in_the_target_are_no_image() -> None:
+    """An array of one dimension is kept."""
     kept = ImageList(PHOTOS[:1], [np.ones(3)], transforms=v2.Compose([v2.Resize(9)]))[0][1]
     assert kept.tolist() == [1, 1, 1]
-
-
-def test_wrong_arguments() -> None:
-    """Each contradiction is an error when the dataset is made."""
-    from fastdecode.torch.transforms import Resize
-
-    with pytest.raises(ValueError, match="but not both"):
-        ImageList(PHOTOS, [0] * 3, transform=v2.ToImage(), transforms=v2.Resize(5))
-    with pytest.raises(TypeError, match="callable"):
-        Objects(transforms=5)
-    with pytest.raises(TypeError, match="takes no targets"):
-        Objects(transforms=Resize(5))
-    with pytest.raises(ValueError, match="not an image alone"):
-        Objects(v2.Resize(5)).transformed(PHOTOS[0])
-    with pytest.raises(TypeError, match="takes no transforms"):
-        ImageFolder(PHOTOS[0].parent.parent, transforms=v2.Resize(5), allow_empty=True)
 
 
 def test_map_target_follows_crops_and_flips_between_colours() -> None:

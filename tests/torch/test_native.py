@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import random
 import threading
 from functools import cache
 from pathlib import Path
@@ -23,12 +22,9 @@ from loading import (
     CROP,
     PROCESS_WARNINGS,
     Sources,
-    copies,
     epoch,
     next_share,
-    pool_threads,
     same,
-    wait_until,
 )
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
@@ -44,7 +40,6 @@ from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     RandomResizedCrop,
-    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
@@ -450,47 +445,6 @@ def test_batches_that_are_not_for_the_core_are_shared_by_all_threads(made: Made)
             assert [len(targets) for _, targets in loader] == [8] * 25
     assert made.total == 200  # of the second
     assert made[-1] == (2, 2)
-
-
-def test_closing_in_the_middle_of_a_batch() -> None:
-    """Threads end, nothing hangs, and the next epoch is complete."""
-    wait_until(lambda: pool_threads() == [])
-    dataset = Sources(
-        *[str(path) for path in PHOTOS] * 20, transform=RandomResizedCropFlipNormalize(100)
-    )
-    loader = Loader(dataset, 30, threads=2)
-    for _ in range(3):
-        next(iter(loader))
-        loader.close()
-
-        assert pool_threads() == []
-    assert len(copies(loader)) == 4
-    loader.close()
-
-
-class Captions(Sources):
-    """A dataset that draws its targets."""
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        return self.sources[index], index + random.random()
-
-
-def _add_a_draw(target: float) -> float:
-    return target + random.random()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_draws_of_targets_follow_from_the_seed(
-    workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What `read` draws in a process does not depend on the core, nor on how many there are."""
-    drawn = epoch(Captions(*SOURCES), 7, seed=4, workers=workers)
-    dataset = Captions(*SOURCES, target_transform=_add_a_draw)
-    assert_same(*(epoch(dataset, 7, seed=4, workers=count) for count in (workers, 1)))
-    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
-    without = epoch(Captions(*SOURCES), 7, seed=4, workers=workers)
-
-    assert [batch[1].tolist() for batch in drawn] == [batch[1].tolist() for batch in without]
 
 
 class Image(torch.Tensor):
