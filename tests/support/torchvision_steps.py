@@ -12,6 +12,8 @@ from torchvision import transforms as v1
 from torchvision.transforms import InterpolationMode as Mode
 from torchvision.transforms import v2
 
+from fastdecode.torch.transforms import GaussianBlur
+
 MODULES: dict[str, Any] = {"v1": v1, "v2": v2}
 CUBIC: Any = {"interpolation": Mode.BICUBIC}
 Step = Callable[[Any], Any]
@@ -58,11 +60,12 @@ WITHIN_LEVELS: dict[str, Step] = {
     "mix": lambda m: m.AugMix(),
     "short mix": lambda m: m.AugMix(1, 2, 2, 0.7, all_ops=False),
 }
-V2_ALONE: dict[str, Callable[[], Any]] = {
+ALONE: dict[str, Callable[[], Any]] = {
     "shortest size": lambda: v2.RandomShortestSize([40, 50, 60], 90, **CUBIC),
     "scale jitter": lambda: v2.ScaleJitter((60, 70), (0.8, 1.4), **CUBIC),
     "distort": lambda: v2.Compose([v2.CenterCrop(40), v2.RandomPhotometricDistort()]),
     "channels": v2.RandomChannelPermutation,
+    "DINO's blur": lambda: GaussianBlur(0.6, 0.5, 2.0),
 }
 
 TIMM_POLICIES = (

@@ -52,11 +52,6 @@ def draw_box(width: int, height: int, scale: Any, ratio: Any, generator: Any) ->
     return left, top, left + across, top + down
 
 
-def draw_flip(probability: float, generator: Any) -> bool:
-    """Return whether an image is flipped."""
-    return bool(len(draw_program(flipped(probability), 5, 5, generator).operations))
-
-
 PHOTO = PHOTOS[0].read_bytes()
 
 
@@ -211,12 +206,9 @@ def test_headroom_buys_quality(data: bytes) -> None:
 def test_a_turned_image_is_as_good(value: int) -> None:
     """With orient=True a reduced image with sides that are no multiple of 8 is not shifted."""
     photo = Image.open(PHOTOS[1]).convert("RGB").resize((627, 469))
-    tags = Image.Exif()
-    tags[0x0112] = value
-    data = encode(photo, quality=95, exif=tags)
-    transform = Resize((50, 60), **FAST)
+    data = encode(photo, quality=95, exif=with_orientation(value))
 
-    result = transform(data, orient=True)
+    result = Resize((50, 60), **FAST)(data, orient=True)
 
     assert decibels(result, resize(pixels(data, orient=True), (50, 60))) > 38
 
@@ -252,10 +244,6 @@ def check(result: Any, geometry: Any) -> None:
     assert area == pytest.approx((right - left) * (bottom - top), rel=0.03)
 
 
-def reduction(transform: Any) -> int:
-    return transform.reduction(transform.draw(WIDTH, HEIGHT, None).plan)
-
-
 WHOLE = [
     Resize(90, **FAST),
     Resize(90, flip=1.0, **FAST),
@@ -274,15 +262,13 @@ WHOLE = [
 @pytest.mark.parametrize("transform", WHOLE, ids=repr)
 def test_a_mark_is_found_where_the_geometry_says(transform: Any, value: int) -> None:
     """After reduction, resize, crop, padding, flip and rotation, the mapped box is right."""
+    plans = [one.draw(WIDTH, HEIGHT, None).plan for one in WHOLE]
+    reductions = {one.reduction(plan) for one, plan in zip(WHOLE, plans, strict=True)}
+    assert reductions == {1, 2, 4, 8}
     result, geometry = transform.with_geometry(drawing(value), orient=True)
 
     assert geometry.flipped is (transform.flip == 1)
     check(result, geometry)
-
-
-def test_the_marks_are_looked_for_at_all_reductions() -> None:
-    """The transforms above decode at full, half, quarter and eighth size."""
-    assert {reduction(transform) for transform in WHOLE} == {1, 2, 4, 8}
 
 
 WINDOW = do(Operation("crop", (20, 10, 200, 150), "constant"))
@@ -375,7 +361,7 @@ def test_numbers_are_those_of_splitmix64() -> None:
     ids=["clone_state", "deepcopy", "pickle", "set_state"],
 )
 def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
-    """A copy of the generator, or its state, draws the same numbers again."""
+    """A copy of the generator, or its state; each thread has one, and users find one of torch's."""
     generator = generator_of(5)
     draw_box(500, 375, *USUAL, generator)
     other = copied(generator)
@@ -384,22 +370,10 @@ def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
     assert boxes[0] == boxes[1]
     assert other.state == generator.state
     assert_same(torch.rand(3, generator=other), torch.rand(3, generator=generator))
-
-
-def test_users_find_a_generator_of_torchs() -> None:
-    """Functions of torch draw from it what a torch generator with that seed gives."""
-    expected = torch.rand(3, generator=torch.Generator().manual_seed(2**63 - 1))
-
-    assert_same(torch.rand(3, generator=generator_of(2**63 - 1)), expected)
-
-
-def test_each_thread_has_its_own() -> None:
-    """A generator in another thread does not affect this thread's."""
-    generator = generator_of(5)
-    draw_flip(0.5, generator)
     after = generator.state
-    thread = threading.Thread(target=generator_of, args=(5,))
+    thread = threading.Thread(target=generator_of, args=(5,))  # which has one of its own
     thread.start()
     thread.join()
-
     assert generator.state == after
+    torchs = torch.rand(3, generator=torch.Generator().manual_seed(2**63 - 1))
+    assert_same(torch.rand(3, generator=generator_of(2**63 - 1)), torchs)

@@ -24,10 +24,10 @@ pytest.importorskip("timm")
 
 from timm.data import transforms as timm
 from torchvision_steps import (
+    ALONE,
     MODULES,
     STEPS,
     TIMM_POLICIES,
-    V2_ALONE,
     WITHIN_LEVELS,
     TimmErasing,
     timm_operation,
@@ -165,10 +165,10 @@ def test_torchvisions_steps(name: str, version: str) -> None:
     _compare(*_samples(_sized({**STEPS, **WITHIN_LEVELS}[name](MODULES[version]))))
 
 
-@pytest.mark.parametrize("name", V2_ALONE)
-def test_the_classes_of_v2_alone(name: str) -> None:
+@pytest.mark.parametrize("name", ALONE)
+def test_classes_of_one_version_alone(name: str) -> None:
     """Sizes, and the channels."""
-    _compare(*_samples(_sized(V2_ALONE[name]())))
+    _compare(*_samples(_sized(ALONE[name]())))
 
 
 @pytest.mark.parametrize("name", TIMM_POLICIES)

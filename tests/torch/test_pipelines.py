@@ -44,7 +44,7 @@ from timm.data import transforms as timm
 from torchvision import tv_tensors
 from torchvision.transforms import InterpolationMode as Mode
 from torchvision.transforms import _presets
-from torchvision_steps import CUBIC, MODULES, STEPS, TIMM_POLICIES, V2_ALONE, WITHIN_LEVELS, v1, v2
+from torchvision_steps import ALONE, CUBIC, MODULES, STEPS, TIMM_POLICIES, WITHIN_LEVELS, v1, v2
 
 native_core()
 
@@ -515,12 +515,12 @@ def test_each_step_draws_as_written(version: str) -> None:
         _check_recorded(v1.Compose(steps), encoded()[0], seed)
 
 
-@pytest.mark.parametrize("name", V2_ALONE)
-def test_the_classes_of_v2_alone(name: str) -> None:
+@pytest.mark.parametrize("name", ALONE)
+def test_classes_of_one_version_alone(name: str) -> None:
     """Sizes are drawn, too; and where a crop does not fit, nothing is drawn twice."""
     end = [v2.RandomHorizontalFlip(), v2.RandomCrop(40), TENSOR]
     for seed, data in enumerate(encoded()[:8]):
-        _check_recorded(v2.Compose([V2_ALONE[name](), *end]), data, seed)
+        _check_recorded(v2.Compose([ALONE[name](), *end]), data, seed)
 
 
 @pytest.mark.parametrize(

@@ -504,14 +504,3 @@ def test_windows_lie_inside_the_image(width: int, height: int, side: int, state:
     assert sides == [side, side]
     assert 0 <= left <= across - side
     assert 0 <= top <= down - side
-
-
-@pytest.mark.parametrize(
-    "crop", [_random_crop((8, 8), "constant", 0, ()), random_box((64 / 110,) * 2, (1.0, 1.0))]
-)
-def test_windows_are_uniform(crop: Program) -> None:
-    """Every place of a random crop, and of a box of this share of the image, is equally likely."""
-    places = [draw_operations(crop, 977 * seed, 11, 10)[0][0].value[:2] for seed in range(4000)]
-    counts = np.unique(np.array(places), axis=0, return_counts=True)[1]
-    assert len(counts) == 12
-    assert (np.abs(counts - 4000 / 12) < 90).all()

@@ -586,7 +586,7 @@ def test_all_known_classes_are_drawn() -> None:
     random_ones = {**drawn_steps.STEPS, **drawn_steps.WITHIN_LEVELS}
     made = [step.make for step in STEPS.values()] + [*random_ones.values()]
     drawn = {type(make(m)).__qualname__ for make in made for m in (v2,)}
-    drawn |= {type(make()).__qualname__ for make in drawn_steps.V2_ALONE.values()}
+    drawn |= {type(make()).__qualname__ for make in drawn_steps.ALONE.values()}
     known = {name for _, name in _recognise.TABLE if not name.endswith(("Train", "Eval"))}
     held = {"FiveCrop", "TenCrop", "ResizeCenterCrop", "RandomPhotometricDistort", "RandAugment"}
     assert known <= {*drawn, *HOLDERS, *held, "AugMixAugment", "RandomErasing"}
