@@ -76,17 +76,6 @@ def _opened(path: Path) -> PillowImage.Image:
         return image.convert("RGB")
 
 
-@pytest.mark.parametrize("program", [COLOURS, ERASED], ids=["colours", "erased"])
-@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_batches_do_not_depend_on_who_makes_them(program: Program, interpolation: Any) -> None:
-    """Threads and the calling thread give the same batches, also channels last."""
-    transform = _transform(program, interpolation=interpolation)
-    expected = _batches(PHOTOS, transform, threads=2)
-    assert not torch.equal(expected, _batches(PHOTOS, _transform(Program()), threads=2))
-    for how in ({"threads": 0}, {"threads": 1, "channels_last": True}, {"threads": 4}):
-        assert_same(_batches(PHOTOS, transform, **how), expected, how)
-
-
 @pytest.mark.parametrize("threads", [0, 1, 2, 4])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 def test_files_that_python_decodes_get_the_same_draws(

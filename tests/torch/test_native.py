@@ -248,6 +248,17 @@ def test_the_cores_samples_are_pythons(data: Any, folder: Path, made: Made) -> N
             assert images.is_contiguous(memory_format=torch.channels_last)
 
 
+def alike(made: Made, transform: Any, *files: Any, kind: Any = Sources) -> int:
+    """Check that the core's batch is Python's; return how many samples the core made."""
+    made.clear()
+    ours, theirs = (
+        epoch(kind(*files, transform=one), len(files), threads=threads)
+        for one, threads in ((transform, 1), (by_python(transform), 0))
+    )
+    assert_same(ours, theirs, transform)
+    return made.total
+
+
 def test_the_largest_canvas_and_one_pixel_more_are_made_alike(made: Made) -> None:
     """Canvases up to the core's limit are the core's; larger ones have the same results."""
     for side, for_core in ((65500, True), (65501, False), (100_000, False)):
@@ -255,13 +266,8 @@ def test_the_largest_canvas_and_one_pixel_more_are_made_alike(made: Made) -> Non
             ResizeCenterCropNormalize((40, side), 40),
             RandomResizedCrop((2, side), flip=0.5),
         ):
-            made.clear()
-            ours, theirs = (
-                epoch(Shown(PLAIN, PLAIN, transform=one), 2, threads=threads)
-                for one, threads in ((transform, 1), (by_python(transform), 0))
-            )
-            assert_same(ours, theirs, transform)
-            assert made.total == (2 if for_core else 0), (transform, side)
+            count = alike(made, transform, PLAIN, PLAIN, kind=Shown)
+            assert count == (2 if for_core else 0), (transform, side)
 
 
 @pytest.mark.parametrize("headroom", [1.0, 1.25, 2.0])
@@ -281,13 +287,7 @@ def test_an_exact_multiple_of_the_canvas_is_reduced_alike(
         RandomResizedCrop(canvas, **whole, **fast),
         Resize(canvas, **fast),
     ):
-        made.clear()
-        ours, theirs = (
-            epoch(Sources(*files, transform=one), 4, threads=threads)
-            for one, threads in ((transform, 1), (by_python(transform), 0))
-        )
-        assert_same(ours, theirs, transform)
-        assert made.total == len(files)
+        assert alike(made, transform, *files) == len(files)
 
 
 def test_a_flip_needs_a_number_below_its_probability() -> None:
@@ -330,26 +330,6 @@ def test_mistakes_of_the_user_are_raised_at_their_batch() -> None:
         ours, theirs = (batches_and_errors(dataset, 4, threads=threads) for threads in (2, 0))
         assert_same(ours, theirs, error)
         assert ours[1].startswith(error)
-
-
-def test_without_its_decoder_thecore_resizes_alike(
-    monkeypatch: pytest.MonkeyPatch, made: Made
-) -> None:
-    """With ``FASTDECODE_DISABLE=native`` another backend decodes, and the pixels are the same."""
-    for transform in (
-        RandomResizedCrop(40, dtype=torch.uint8, flip=0.5),
-        ResizeCenterCrop(44, 40, dtype=torch.uint8),
-        RandomResizedCrop(40, dtype=torch.float32, flip=0.5),
-    ):
-        dataset = Sources(*SOURCES, transform=transform)
-        ours = epoch(dataset, 20, threads=2)
-        count = made.total
-        with monkeypatch.context() as patch:
-            patch.setenv("FASTDECODE_DISABLE", "native")
-            theirs = epoch(dataset, 20, threads=2)
-
-        assert made.total == count
-        assert_same(ours[0][0], theirs[0][0], transform)
 
 
 def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> None:

@@ -489,18 +489,3 @@ def test_what_a_size_does_not_allow_is_done_as_written() -> None:
     with loader, pytest.raises(RuntimeError, match=r"as written, for \(20, 60\)"):
         list(loader)
     assert Image.open(io.BytesIO(file)).size == (20, 60)
-
-
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 40), st.integers(0, 2**40))
-@settings(max_examples=examples(200))
-def test_windows_lie_inside_the_image(width: int, height: int, side: int, state: int) -> None:
-    """A random crop lies inside the image, padded if that was asked for, and has its size."""
-    program = _random_crop((side, side), "edge", 1, ())
-    operations, _ = draw_operations(program, state, width, height)
-    *pads, crop = operations
-    across = width + sum(pad.value[0] + pad.value[2] for pad in pads)
-    down = height + sum(pad.value[1] + pad.value[3] for pad in pads)
-    left, top, *sides = crop.value[:4]
-    assert sides == [side, side]
-    assert 0 <= left <= across - side
-    assert 0 <= top <= down - side

@@ -136,19 +136,6 @@ def test_a_loader_makes_a_list_of_batches(threads: int) -> None:
         assert_same([view[at] for view in images], list(expected))
 
 
-def test_augmentations_of_views_differ() -> None:
-    """Each view goes on drawing where the one before it ended."""
-    crop = RandomResizedCrop(16, scale=(1.0, 1.0), ratio=(4 / 3, 4 / 3))
-    crop.program = Program([*crop.program, *do(Operation("invert"), probability=0.5)])
-    inverted = set()
-    for seed in range(40):
-        generator = SampleGenerator("cpu").manual_seed(seed)
-        one, other = Views(crop, 2)(PHOTOS[0].read_bytes(), generator=generator)
-        means = one.float().mean(), other.float().mean()
-        inverted.add(tuple(bool(mean > 128) for mean in means))
-    assert len(inverted) == 4
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_no_draw_of_an_augmentation_is_drawn_again(count: int) -> None:
     """The numbers of a sample's views are the crop's, the augmentations', and the next crop's."""
