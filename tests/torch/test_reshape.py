@@ -121,53 +121,38 @@ def _step_by_step(image: Image.Image, operations: list[Operation]) -> np.ndarray
     return np.asarray(image)
 
 
-def _check(image: Image.Image, operation: Operation) -> None:
-    expected = _step_by_step(image, [operation])
-    made = augment(np.asarray(image), [operation], expected.shape[:2])
-    assert_same(made, expected)
-
-
-@pytest.mark.parametrize("name", FILTERS)
-@given(IMAGES, SIDES, SIDES)
-@settings(deadline=None, max_examples=examples(60))
-def test_resizing_is_pillows(name: Any, image: Image.Image, width: int, height: int) -> None:
-    """With each of Pillow's filters, up and down."""
-    _check(image, Operation("resize", (width, height), name))
-
-
 BORDERS = st.tuples(*[st.integers(0, 9)] * 4)
+FILLS = st.tuples(*[st.integers(0, 255)] * 3)
+DEGREES = st.sampled_from([0.0, 90, 180, 270, -90]) | st.floats(-400, 400)
+NUMBERS = st.tuples(
+    *[st.floats(-2, 2), st.floats(-1, 1), st.floats(-60, 60)] * 2, *[st.floats(-0.02, 0.02)] * 2
+)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@given(IMAGES, BORDERS, st.tuples(*[st.integers(0, 255)] * 3))
-@settings(deadline=None, max_examples=examples(60))
-def test_padding_is_pillows_and_numpys(mode: Any, image: Any, border: Any, fill: Any) -> None:
-    """With each mode, also where the border is wider than the image, which is then repeated."""
-    _check(image, Operation("pad", border, mode, fill))
+def _operations(kind: Any, values: Any, names: Any) -> st.SearchStrategy[Operation]:
+    make = lambda value, name, fill: Operation(kind, value, name, fill)  # noqa: E731
+    return st.builds(make, values, st.sampled_from(names), FILLS)
 
 
-@pytest.mark.parametrize("name", WARPS)
-@given(IMAGES, st.one_of(st.sampled_from([0.0, 90, 180, 270, -90]), st.floats(-400, 400)))
-@settings(deadline=None, max_examples=examples(60))
-def test_an_image_that_grows_as_it_turns_is_pillows(name: Any, image: Any, degrees: float) -> None:
-    """Its size and its pixels are those of ``Image.rotate(expand=True)``."""
-    program = do(Operation("rotate", (degrees, 1.0), name, (9, 90, 200)))
+OPERATIONS = {
+    "resize": _operations("resize", st.tuples(SIDES, SIDES), FILTERS),
+    "pad": _operations("pad", BORDERS, MODES),  # also wider than the image, which is repeated
+    "rotate": _operations("rotate", st.tuples(DEGREES, st.just(1.0)), WARPS),  # it grows
+    "perspective": _operations("perspective", NUMBERS, WARPS),
+}
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+@given(IMAGES, st.data())
+@settings(deadline=None, max_examples=examples(150))
+def test_operations_are_those_of_pillow_and_numpy(kind: str, image: Any, data: Any) -> None:
+    """With each filter and each way to pad, its size and its pixels."""
+    program = do(data.draw(OPERATIONS[kind]))
     drawn = draw_in_core(program, 0, *image.size)
-    (operation,), _ = draw_operations(program, 0, *image.size)
-    expected = _step_by_step(image, [operation])
+    operations, _ = draw_operations(program, 0, *image.size)
+    expected = _step_by_step(image, operations)
     assert drawn.size == expected.shape[:2]
-    assert_same(augment(np.asarray(image), [operation], drawn.size), expected)
-
-
-NUMBERS = st.tuples(*[st.floats(-2, 2), st.floats(-1, 1), st.floats(-60, 60)] * 2)
-
-
-@pytest.mark.parametrize("name", WARPS)
-@given(IMAGES, NUMBERS, st.tuples(*[st.floats(-0.02, 0.02)] * 2))
-@settings(deadline=None, max_examples=examples(60))
-def test_perspective_is_pillows(name: Any, image: Any, numbers: Any, tilt: Any) -> None:
-    """Its pixels are those of ``Image.transform``."""
-    _check(image, Operation("perspective", (*numbers, *tilt), name, (1, 2, 3)))
+    assert_same(augment(np.asarray(image), operations, drawn.size), expected)
 
 
 # ---- operations that are torchvision's ----
