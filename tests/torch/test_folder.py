@@ -1,7 +1,8 @@
-"""`ImageFolder`: what it has besides torchvision's; test_torchvision compares them."""
+"""`ImageFolder` besides what test_torchvision compares, and `ImageList`."""
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from class_tree import make_tree
 from corpus import TESTS
 from PIL import Image as PillowImage
 from same import assert_same
+from torch.utils.data import DataLoader
 
-from fastdecode import DecodeError, decode_file, probe
+import fastdecode
+from fastdecode import DecodeError, decode, decode_file, probe
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.tar.names import IMAGES
-from fastdecode.torch import ImageFolder
+from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, Loader
 from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize, ToTensor
 
 CROP = ResizeCenterCropNormalize(32, 24)
@@ -28,10 +31,6 @@ CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return make_tree(tmp_path)
-
-
-def names(dataset: ImageFolder, root: Path) -> list[str]:
-    return [Path(path).relative_to(root).as_posix() for path, _ in dataset.samples]
 
 
 @pytest.mark.parametrize("suffix", EXTENSIONS)
@@ -122,7 +121,7 @@ def test_subclass_of_torchvision_style_works(root: Path) -> None:
             return self.transform(image), target, path
 
     dataset = Two(root, lambda image: torch.tensor(image.size))
-    sizes, targets, paths = next(iter(torch.utils.data.DataLoader(dataset, batch_size=9)))
+    sizes, targets, paths = next(iter(DataLoader(dataset, batch_size=9)))
 
     header = probe(Path(paths[-1]).read_bytes())
 
@@ -171,9 +170,7 @@ def test_spawned_workers_decode_and_tell_of_damage(
     shutil.copy(CUT, root / "b" / "2.jpg")  # and behind the link in a/
     dataset = ImageFolder(root, CROP, on_error="skip")
     whole = ImageFolder(root, CROP)
-    loader = torch.utils.data.DataLoader(
-        dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn"
-    )
+    loader = DataLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn")
     batches = list(loader)
     told = capfd.readouterr().err
 
@@ -189,7 +186,7 @@ def test_files_can_be_chosen(root: Path) -> None:
     """`extensions` choose the files, too; both at once are refused."""
     by_ending = ImageFolder(root, extensions=(".ico", ".txt"), allow_empty=True)
 
-    assert names(by_ending, root) == ["a/notes.txt", "a/x.ico"]
+    assert [Path(path).name for path, _ in by_ending.samples] == ["notes.txt", "x.ico"]
     with pytest.raises(ValueError, match=r"extensions.*is_valid_file"):
         ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
 
@@ -201,3 +198,180 @@ def test_wrong_types_are_told(root: Path, given: dict[str, Any]) -> None:
     """An argument of a wrong type is refused by its name, before any file is read."""
     with pytest.raises(TypeError, match=rf"{next(iter(given))}.*{next(iter(given.values()))}"):
         ImageFolder(**{"root": root, **given})
+
+
+# ---- `ImageList`: paths from a list or a CSV file ----
+
+FOLDER = Path(fastdecode.__file__).parent / "samples"
+NAMES = ["casa-mila.jpg", "canyon-wren.jpg", "perched-osprey.jpg"]
+
+
+def written(folder: Path, text: str | bytes, name: str = "list.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_images_and_targets_belong_together() -> None:
+    """Each path is decoded with its target; relative paths begin at the root."""
+    dataset = ImageList([NAMES[0], FOLDER / NAMES[1]], ["casa", "wren"], root=FOLDER)
+
+    assert len(dataset) == 2
+    assert dataset.samples == [(str(FOLDER / NAMES[0]), "casa"), (str(FOLDER / NAMES[1]), "wren")]
+    assert dataset.imgs is dataset.samples
+    assert dataset.targets == ["casa", "wren"]
+    assert_same(np.asarray(dataset[1][0]), decode((FOLDER / NAMES[1]).read_bytes()))
+
+
+def test_without_targets_a_sample_is_the_image_alone() -> None:
+    """Images without targets collate; skipped ones are left out, replaced ones come."""
+    paths = [*NAMES, "gone.jpg"]
+    dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
+    images = next(iter(DataLoader(dataset, batch_size=4)))
+
+    assert images.shape == (3, 3, 24, 24)
+    assert_same(dataset[1], images[1])
+    assert not dataset.has_targets
+    assert dataset.load(1)[1] is None
+
+    dataset.decode_options = DecodeOptions(on_error="replace")
+
+    assert dataset[3].shape == (3, 24, 24)
+    assert dataset.fetch(3)[1] is None
+
+
+def test_lists_that_do_not_fit_are_refused() -> None:
+    """A single path, wrong types, and another number of targets are errors."""
+    with pytest.raises(TypeError, match=r"several paths.*\bImageFolder\b"):
+        ImageList(NAMES[0])
+    with pytest.raises(TypeError, match=r"paths.*NoneType"):
+        ImageList(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"paths\[1\].*int"):
+        ImageList([NAMES[0], 5])
+    with pytest.raises(ValueError, match="3 paths, but 2 targets"):
+        ImageList(NAMES, [0, 1])
+
+
+def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
+    """Relative paths begin at the CSV's folder or the given root; others stay."""
+    text = f"a.jpg,0\nsub/b.jpg,1\n{FOLDER / NAMES[0]},2\n"
+    file = written(tmp_path, text)
+
+    assert [path for path, _ in ImageList.from_csv(file).samples] == [
+        str(tmp_path / "a.jpg"),
+        str(tmp_path / "sub" / "b.jpg"),
+        str(FOLDER / NAMES[0]),
+    ]
+    elsewhere = ImageList.from_csv(str(file), root=FOLDER, transform=CROP)
+
+    assert elsewhere.samples[0] == (str(FOLDER / "a.jpg"), 0)
+    assert elsewhere[2][1] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "targets"),
+    [
+        ("a.jpg,3\nb.jpg,-1\n", {}, [3, -1]),
+        ("path,label\na.jpg,3\nb.jpg,4\n", {}, [3, 4]),
+        ("\ufeffpath,label\na.jpg,3\nb.jpg,4\n", {"path_column": "path"}, [3, 4]),
+        ("label,x,file\n3,-,a.jpg\n4,-,b.jpg\n", {"path_column": 2, "target_column": 0}, [3, 4]),
+        ("label,file\n3,a\n4,b\n", {"path_column": "file", "target_column": "label"}, [3, 4]),
+        ("3,a\n4,b\n", {"path_column": -1, "target_column": 0}, [3, 4]),
+        ("x.y,z\na.jpg,3\nb.jpg,4\n", {"header": True}, [3, 4]),
+        ("a,3\nb.jpg,4\n", {"header": False}, [3, 4]),
+        ("a.jpg 3\n\nb.jpg 4\n", {"delimiter": " "}, [3, 4]),
+        ('"a, b.jpg", 3\n"c\nd.jpg",4\n', {}, [3, 4]),
+        ("a.jpg,1\nb.jpg,2.5\n", {}, [1.0, 2.5]),
+        ("a.jpg,1_0\nb.jpg,2\n", {}, [0, 1]),
+        (
+            "a.jpg,wren\nb.jpg,casa\nc.jpg,wren\nd.jpg,tea\nd.jpg,bird\nd.jpg,x\n",
+            {},
+            [3, 1, 3, 2, 0, 4],
+        ),
+        ("a.jpg\nb.jpg\n", {"target_column": None}, []),
+        ("", {}, []),
+    ],
+)
+def test_csv_is_read_by_rule(
+    tmp_path: Path, text: str, options: dict[str, Any], targets: list[Any]
+) -> None:
+    """The header, columns and types of targets follow the rules in the docstring."""
+    dataset = ImageList.from_csv(written(tmp_path, text), **options)
+
+    assert dataset.targets == targets
+    assert [type(target) for target in dataset.targets] == [type(target) for target in targets]
+    assert all(Path(path).name[0] in "abcd" for path, _ in dataset.samples)
+
+
+def test_class_names_become_indices(tmp_path: Path) -> None:
+    """Names are sorted into `classes`; another file can use the same indices."""
+    train = ImageList.from_csv(written(tmp_path, "a.jpg,wren\nb.jpg,casa\n"))
+    file = written(tmp_path, "c.jpg,wren\n", "test.csv")
+    test = ImageList.from_csv(file, class_to_idx=train.class_to_idx)
+
+    assert train.classes == test.classes == ["casa", "wren"]
+    assert train.class_to_idx == {"casa": 0, "wren": 1}
+    assert (train.targets, test.targets) == ([1, 0], [1])
+    assert ImageList.from_csv(file).targets == [0]  # what a file of its own would make of it
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a.jpg,1\n\nb.jpg\n", {}, r"list\.csv, line 3: .*column 1"),
+        ("a.jpg,1\n ,2\n", {}, "line 2: column 0"),
+        ("a.jpg,1\nb.jpg,\n", {}, "line 2: column 1"),
+        ("path,label\na.jpg,1\n", {"target_column": "class"}, "'class'.*path, label"),
+        ("", {"path_column": "path"}, "'path'"),
+        ("a.jpg,x\nb.jpg,y\n", {"class_to_idx": {"x": 0}}, "line 2: 'y' .*class_to_idx"),
+        (b"\xe9.jpg,1\n", {}, r"list\.csv, line 1: .*UTF-8"),
+    ],
+)
+def test_wrong_csv_is_refused_with_the_line(
+    tmp_path: Path, text: Any, options: dict[str, Any], message: str
+) -> None:
+    """Missing values are errors with file and line, before anything is decoded."""
+    with pytest.raises(ValueError, match=message):
+        ImageList.from_csv(written(tmp_path, text), **options)
+
+
+def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
+    """`from_csv` of a subclass returns that subclass, which can be pickled."""
+    dataset = Named.from_csv(written(tmp_path, f"{FOLDER / NAMES[0]},7\n"), transform=CROP)
+    again = pickle.loads(pickle.dumps(dataset))
+
+    assert again[0][1] == NAMES[0]
+    assert_same(again[0][0], CROP((FOLDER / NAMES[0]).read_bytes()))
+
+
+class Named(ImageList):
+    """A list whose targets are file names."""
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        path, _ = super().read(index)
+        return path, Path(path).name
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        *(np.arange(3).astype(kind) for kind in ("f2", "f4", "f8", ">f4", "u1", "i4", "i8", "?")),
+        *(torch.arange(3).to(kind) for kind in (torch.bfloat16, torch.float32, torch.int16)),
+        torch.linspace(0, 1, 3, requires_grad=True),
+        np.array(["a", "b", "c"]),
+    ],
+    ids=lambda targets: f"{type(targets).__name__} of {targets.dtype}",
+)
+def test_vector_of_targets_keeps_its_type(targets: Any) -> None:
+    """A batch of them is that of a dataset that holds the vector, in every loader."""
+    dataset = ImageList(NAMES, targets, CROP, root=FOLDER)
+    right = next(iter(DataLoader(list(targets), 3)))
+    for load in (DataLoader, Loader):
+        made = next(iter(load(dataset, 3)))[1]
+        assert getattr(made, "dtype", None) == getattr(right, "dtype", None)
+        assert list(made) == list(right)
+    if str(targets.dtype) in ("int64", "float64"):  # which Python has as numbers
+        assert {type(target) for target in dataset.targets} <= {int, float}
+    rows = ImageList(NAMES, torch.eye(3), CROP, str, root=FOLDER)
+    assert_same(rows.targets[1], torch.tensor([0.0, 1, 0]))
+    assert rows[1][1] == "tensor([0., 1., 0.])"
