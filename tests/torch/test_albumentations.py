@@ -457,6 +457,14 @@ def test_numbers_that_the_core_does_not_take_are_left_to_albumentations(make: An
     assert [type(stage).__name__ for stage in fused.steps] == ["Called"]
 
 
+def test_a_step_that_calls_the_users_code_is_called_in_processes() -> None:
+    """That may draw from generators that nobody seeds, though the class is albumentations' own."""
+    step = odd(A.ToSepia(p=1), function=random.random)
+    dataset = Sources(*FILES, transform=A.Compose([made("Resize"), step]))
+
+    assert not dataset._resolved_transform().isolated
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -478,8 +486,7 @@ def test_a_hole_after_the_normalisation_has_the_value_that_is_given() -> None:
     """Kaggle's pipelines often drop boxes last; their values are within half a level."""
     sides = {"hole_height_range": (0.5, 0.5), "hole_width_range": (0.5, 0.5)}
     drop = A.CoarseDropout(num_holes_range=(1, 1), **sides, fill=0.5, p=1)
-    compose = A.Compose([made("Resize"), made("Normalize"), drop])
-    for sample in loaded(compose):
+    for sample in loaded(A.Compose([made("Resize"), made("Normalize"), drop])):
         filled = (np.abs(np.asarray(sample) - 0.5) <= 0.51 / 51).all(axis=2)
         assert filled.mean() == pytest.approx(0.25, abs=0.05)
 
@@ -519,11 +526,3 @@ def test_a_seed_is_for_a_copy_of_a_step() -> None:
     first, other, again = (step("image", seed) for seed in (1, 2, 1))
     assert first == again != other
     assert "generator" not in vars(step.transform)
-
-
-def test_a_step_that_calls_the_users_code_is_called_in_processes() -> None:
-    """That may draw from generators that nobody seeds, though the class is albumentations' own."""
-    step = odd(A.ToSepia(p=1), function=random.random)
-    dataset = Sources(*FILES, transform=A.Compose([made("Resize"), step]))
-
-    assert not dataset._resolved_transform().isolated
