@@ -75,6 +75,10 @@ def test_given_loader_is_obeyed(root: Path) -> None:
     dataset.loader = lambda _: PillowImage.new("RGB", (10, 30))
 
     assert dataset[3][0].size == (8, 24)
+    fused = ImageFolder(root, Compose([Resize(8)]))
+    assert min(fused[3][0].size) == 8
+    fused.loader = load  # from here on, nothing is
+    assert fused[3][0].size == (16, 8)
     path, _ = dataset.samples[0]
     assert_same(np.asarray(ImageFolder(root, reduce=2).loader(path)), decode_file(path, 2))
     by_bytes = ImageFolder(root, CROP, loader=lambda path: Path(path).read_bytes())

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from cases import examples
+from cases import Run, examples
 from corpus import native_core
 from encoded import saved
 from hypothesis import given, settings
@@ -509,10 +509,11 @@ def test_steps_in_any_order_draw_as_written(
 @pytest.mark.parametrize("version", MODULES)
 def test_each_step_draws_as_written(version: str) -> None:
     """Every run tries them all, also alone."""
-    module = MODULES[version]
-    for seed, name in enumerate(sorted(STEPS.keys() - {"larger rotation"})):
+    module, first = MODULES[version], Run.seed % 2**16
+    for name in STEPS.keys() - {"larger rotation"}:
         steps = [module.Resize((48, 40), **CUBIC), STEPS[name](module), TENSOR]
-        _check_recorded(v1.Compose(steps), encoded()[0], seed)
+        for seed in range(first, first + 4):
+            _check_recorded(v1.Compose(steps), encoded()[seed % len(encoded())], seed)
 
 
 @pytest.mark.parametrize("name", ALONE)
