@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,21 @@ def assert_same(got: Any, wanted: Any, of: object = "what came", within: float =
     assert kind == other, f"{of}: {kind}, not {other}"
     difference = _difference(one, two, within)
     assert not difference, f"{of}: {difference}"
+
+
+def assert_raises(error: Any, told: str, call: Callable[[], Any], of: object) -> None:
+    """Fail unless a call raises an error of this class whose text has `told`, a pattern.
+
+    For tables of wrong arguments, of which every run tries all; `of` says which one it is.
+    """
+    __tracebackhide__ = True
+    found: BaseException | None = None
+    try:
+        call()
+    except error as caught:
+        found = caught
+    assert found is not None, f"{of}: it raised no {error}"
+    assert re.search(told, str(found)), f"{of}: {found!r} does not say {told!r}"
 
 
 def _values(whole: Any) -> tuple[str, Any]:

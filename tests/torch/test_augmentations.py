@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from corpus import native_core
@@ -77,17 +76,6 @@ def _opened(path: Path) -> PillowImage.Image:
         return image.convert("RGB")
 
 
-@pytest.mark.parametrize("program", [COLOURS, ERASED], ids=["colours", "erased"])
-@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_batches_do_not_depend_on_who_makes_them(program: Program, interpolation: Any) -> None:
-    """Threads and the calling thread give the same batches, also channels last."""
-    transform = _transform(program, interpolation=interpolation)
-    expected = _batches(PHOTOS, transform, threads=2)
-    assert not torch.equal(expected, _batches(PHOTOS, _transform(Program()), threads=2))
-    for how in ({"threads": 0}, {"threads": 1, "channels_last": True}, {"threads": 4}):
-        assert_same(_batches(PHOTOS, transform, **how), expected, how)
-
-
 @pytest.mark.parametrize("threads", [0, 1, 2, 4])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 def test_files_that_python_decodes_get_the_same_draws(
@@ -139,71 +127,8 @@ def test_a_sample_is_crop_then_operations_then_normalise(by: str, tmp_path: Path
         assert_same(made[at], (levels / 255 - mean) / std, path, within=1e-5)
 
 
-def test_erased_boxes_are_normal_noise() -> None:
-    """Where a box is erased, the values have mean 0 and deviation 1; the rest is unchanged."""
-    noise = erase(Erasure((0.2, 0.4), (0.5, 2.0), "pixel"))
-    made = _batches(PHOTOS, _transform(noise), threads=1)
-    plain = _batches(PHOTOS, _transform(Program()), threads=1)
-    changed = made != plain
-    share = changed.float().mean()
-    assert 0.15 < share < 0.45
-    assert abs(made[changed].mean()) < 0.05
-    assert abs(made[changed].std() - 1) < 0.05
-    for image in changed:
-        rows, columns = image.any(0).any(1).nonzero(), image.any(0).any(0).nonzero()
-        box = image[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-        assert box.float().mean() > 0.99
-
-
-def test_constants_fill_erased_boxes() -> None:
-    """Without noise, a box holds its three levels."""
-    level = (1.5, -2.0, 0.25)
-    made = _batches(PHOTOS, _transform(erase(Erasure((0.3, 0.3), (1.0, 1.0), level=level))))
-    values = torch.tensor(level).reshape(3, 1, 1)
-    assert ((made == values).all(1).float().mean((1, 2)) > 0.25).all()
-
-
-def test_an_epoch_resumes_with_the_same_augmentations() -> None:
-    """A loader that goes on from a state gives the rest of the same batches."""
-    dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=_transform(ERASED))
-    whole = [images for images, _ in Loader(dataset, 2, seed=5)]
-    loader = Loader(dataset, 2, seed=5)
-    next(iter(loader))
-    again = Loader(dataset, 2, seed=5)
-    again.load_state_dict(loader.state_dict())
-    assert_same([images for images, _ in again], whole[1:])
-
-
 def test_a_device_cannot_decode_or_normalise_later() -> None:
     """What the core does to pixels or values cannot be left to a device: an error says which."""
     dataset = ImageList(PHOTOS, [0] * len(PHOTOS), transform=_transform(ERASED))
     with pytest.raises(ValueError, match="RandomErasing"):
         Loader(dataset, normalize_on="device")
-
-
-def test_bicubic_is_pillows() -> None:
-    """A bicubic crop has the bytes that Pillow gives for the decoded image."""
-    crop = RandomResizedCrop(SIDE, interpolation="bicubic")
-    for path in PHOTOS:
-        whole = _opened(path)
-        made = crop(path.read_bytes(), generator=torch.Generator().manual_seed(1))
-        plan = crop.draw(*whole.size, torch.Generator().manual_seed(1)).plan
-        expected = np.asarray(
-            whole.crop(plan.box).resize((SIDE, SIDE), PillowImage.Resampling.BICUBIC)
-        )
-        assert_same(made.permute(1, 2, 0).numpy(), np.asarray(expected), path)
-
-
-@pytest.mark.parametrize("normalised", [False, True])
-@pytest.mark.parametrize("how", ["brightness", "contrast", "saturation"])
-def test_colours_of_floats_are_clamped(how: str, normalised: bool) -> None:
-    """Within half a level of the same on a tensor of floats, which torchvision clamps to 0 to 1."""
-    v2 = pytest.importorskip("torchvision.transforms.v2")
-    tail = [v2.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))] if normalised else []
-    jitter = v2.ColorJitter(**{how: (1.7, 1.7)})
-    pipeline = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), *tail, jitter])
-    made = _batches([PHOTOS[0]], pipeline, threads=1)[0]
-    level = torch.tensor((0.2, 0.3, 0.4) if normalised else (1.0,)).reciprocal().view(-1, 1, 1)
-
-    expected = pipeline(PillowImage.open(PHOTOS[0]).convert("RGB"))
-    assert ((made - expected).abs() <= 0.51 * level / 255).all()

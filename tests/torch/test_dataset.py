@@ -201,12 +201,6 @@ def test_backend_and_orientation_reach_an_encoded_transform() -> None:
     assert_same(Turned(transform, backend="flat")[0][0], 9)
 
 
-def test_slot_needs_a_transform_of_known_shape() -> None:
-    """`out` is refused with a transform of decoded images."""
-    with pytest.raises(ValueError, match="EncodedTransform"):
-        Photos(str).load(0, out=torch.zeros(3, 8, 6))
-
-
 @pytest.mark.parametrize("options", [{"reduce": 2}, {"min_size": 64}, {"mode": "L"}])
 @pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a Compose"])
 def test_reduction_beside_an_encoded_transform_is_refused(
@@ -289,12 +283,17 @@ def test_own_getitem_makes_the_batches() -> None:
         dataset.fetch(1, out=torch.zeros(3, 8, 6))
 
 
-def test_base_class_says_what_a_subclass_must_write() -> None:
-    """Without `__len__` or `read`, the error says what to write."""
+def test_what_is_missing_is_told() -> None:
+    """The error says which method to write, or which transform is needed."""
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*`def __len__\(self\)`"):
         len(DecodeDataset())
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*sample 3"):
         DecodeDataset()[3]
+    with pytest.raises(ValueError, match="EncodedTransform"):  # only its results have a slot
+        Photos(str).load(0, out=torch.zeros(3, 8, 6))
+    for wrong in (3, [3], RandomResizedCrop):
+        with pytest.raises(TypeError, match="transform"):
+            Photos(wrong)
 
 
 @pytest.mark.parametrize(
@@ -335,15 +334,6 @@ def test_errors_of_read_say_what_to_return(
             use()
 
 
-def test_repr_says_how_images_are_decoded() -> None:
-    """`repr` shows options that are not the defaults, and a transform that decodes."""
-    assert "Number of datapoints: 6" in repr(Photos())
-    assert repr(Photos(reduce=2, backend="pillow")).endswith(
-        "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
-    )
-    assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))
-
-
 class Boxes(Photos):
     """The sample photos, with the whole image as a box that follows the transform."""
 
@@ -369,6 +359,11 @@ def test_known_transform_is_fused() -> None:
     )
     assert "quality='fast'" in repr(dataset)
     assert dataset.transform.transforms[2] is tensor  # it shows what it was given
+    assert "Number of datapoints: 6" in repr(Photos())
+    assert repr(Photos(reduce=2, backend="pillow")).endswith(
+        "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
+    )
+    assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))
 
 
 @pytest.mark.parametrize(
@@ -384,17 +379,21 @@ def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
     assert given == [image]
     assert "while decoding: " not in repr(dataset)
     assert dataset.sample_shape is None
+    encoded = ResizeCenterCropNormalize(64, 48)  # which always gets the bytes
+    image, _ = Photos(theirs(encoded, torch.neg), fuse=False)[0]
+    assert_same(image, -encoded(PHOTOS[0].read_bytes()))
 
 
-def test_transform_that_begins_with_our_own_takes_bytes_even_unfused() -> None:
-    """A Compose that begins with an `EncodedTransform` always gets bytes."""
-    image, _ = Photos(theirs(ResizeCenterCropNormalize(64, 48), torch.neg), fuse=False)[0]
+class Switched(Photos):
+    """Its transform is a property."""
 
-    assert_same(image, -ResizeCenterCropNormalize(64, 48)(PHOTOS[0].read_bytes()))
+    @property
+    def transform(self) -> Any:
+        return compose(Resize((self.size, self.size)), ToTensor())
 
 
-def test_a_transform_that_is_assigned_is_fused_anew() -> None:
-    """A size that is changed, and a transform that is assigned, take effect at once."""
+def test_a_transform_or_options_that_are_assigned_fuse_anew() -> None:
+    """A size that is changed, another transform, and other options take effect at once."""
     dataset = Photos(compose(RandomResizedCrop(64), ToTensor()))
     shapes = [dataset[0][0].shape]
 
@@ -402,49 +401,19 @@ def test_a_transform_that_is_assigned_is_fused_anew() -> None:
     shapes.append(dataset[0][0].shape)
     dataset.transform = compose(Resize((8, 8), flip=0.5), ToTensor())
     shapes.append(dataset[0][0].shape)
+    dataset.decode_options = DecodeOptions(quality="fast")
+    assert "quality='fast'" in repr(dataset)
+    dataset.decode_options = DecodeOptions(reduce=2)
+    assert "nothing fused (reduce=2" in repr(dataset)
+    assert dataset.sample_shape is None
     dataset.transform = None
 
     assert shapes == [(3, 64, 64), (3, 32, 40), (3, 8, 8)]
     assert isinstance(dataset[0][0], PillowImage.Image)
-
-
-def test_options_that_are_assigned_fuse_anew() -> None:
-    """New options apply to the transform that the dataset has."""
-    dataset = Photos(compose(Resize((8, 6))))
-    dataset.decode_options = DecodeOptions(quality="fast")
-    assert "quality='fast'" in repr(dataset)
-
-    dataset.decode_options = DecodeOptions(reduce=2)
-
-    assert "nothing fused (reduce=2" in repr(dataset)
-    assert dataset.sample_shape is None
-
-
-def test_a_property_may_choose_the_transform() -> None:
-    """A transform of the class, or of a property, is followed without an assignment."""
-
-    class Switched(Photos):
-        size = 8
-
-        @property
-        def transform(self) -> Any:
-            return TRANSFORMS[self.size]
-
-    dataset = Switched()
+    switched = Switched()
     for size in (8, 16, 8):
-        dataset.size = size
-        assert dataset[0][0].shape == (3, size, size)
-
-
-TRANSFORMS = {size: compose(Resize((size, size)), ToTensor()) for size in (8, 16)}
-
-
-def test_targets_follow_the_reduced_image() -> None:
-    """`map_target` gets the geometry of the reduced image, so that boxes are right."""
-    image, (geometry, boxes) = Boxes(reduce=2)[0]
-
-    assert geometry.size == (image.height, image.width)
-    assert boxes.tolist() == [[0, 0, probe(PHOTOS[0].read_bytes()).width / 2, 166.5]]
+        switched.size = size
+        assert switched[0][0].shape == (3, size, size)
 
 
 @pytest.mark.parametrize(
@@ -453,7 +422,10 @@ def test_targets_follow_the_reduced_image() -> None:
     ids=["own", "fused"],
 )
 def test_targets_follow_the_crop(transform: Any) -> None:
-    """`map_target` gets the crop that was drawn for this sample."""
+    """`map_target` gets the crop that was drawn for this sample, or the geometry of its reduction.
+
+    If a part after the fused ones may move pixels, boxes are refused.
+    """
     image, (geometry, boxes) = Boxes(transform, lambda target: target)[1]
     left, top, right, bottom = boxes[0]
     vertical, horizontal = geometry.scale
@@ -463,19 +435,11 @@ def test_targets_follow_the_crop(transform: Any) -> None:
     assert geometry.size == (32, 32)
     assert right - left == pytest.approx(header.width * horizontal)
     assert bottom - top == pytest.approx(header.height * vertical)
-
-
-def test_geometry_is_not_guessed_behind_unknown_parts() -> None:
-    """If a part after the fused ones may move pixels, boxes are refused."""
+    image, (geometry, boxes) = Boxes(reduce=2)[0]
+    assert geometry.size == (image.height, image.width)
+    assert boxes.tolist() == [[0, 0, probe(PHOTOS[0].read_bytes()).width / 2, 166.5]]
     with pytest.raises(ValueError, match="small"):
         Boxes(compose(RandomResizedCrop(64), small))[0]
-
-
-@pytest.mark.parametrize("wrong", [3, [3], RandomResizedCrop])
-def test_transform_that_is_none_is_refused_at_once(wrong: Any) -> None:
-    """A transform that cannot be called raises a TypeError before anything is read."""
-    with pytest.raises(TypeError, match="transform"):
-        Photos(wrong)
 
 
 def test_other_precisions_run_as_written() -> None:

@@ -1,8 +1,8 @@
-"""`ImageFolder` follows torchvision's rules, with decoding by fastdecode."""
+"""`ImageFolder` besides what test_torchvision compares, and `ImageList`."""
 
 from __future__ import annotations
 
-import inspect
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,92 +10,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from class_tree import PHOTOS, make_tree
+from class_tree import make_tree
 from corpus import TESTS
 from PIL import Image as PillowImage
 from same import assert_same
+from torch.utils.data import DataLoader
 
+import fastdecode
 from fastdecode import DecodeError, decode, decode_file, probe
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.tar.names import IMAGES
-from fastdecode.torch.folder import ImageFolder
+from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, Loader
 from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize, ToTensor
 
+CROP = ResizeCenterCropNormalize(32, 24)
 CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return make_tree(tmp_path)
-
-
-def names(dataset: ImageFolder, root: Path) -> list[str]:
-    return [Path(path).relative_to(root).as_posix() for path, _ in dataset.samples]
-
-
-def test_classes_and_samples_are_in_torchvisions_order(root: Path) -> None:
-    """Classes are sorted, and files are sorted within folders, following links."""
-    dataset = ImageFolder(root)
-
-    assert dataset.classes == ["A", "a", "b", "with space"]
-    assert dataset.class_to_idx == {"A": 0, "a": 1, "b": 2, "with space": 3}
-    assert names(dataset, root) == [
-        "A/1.jpg",
-        "a/0.jpg",
-        "a/1.jpg",
-        "a/linked/x.jpg",
-        "b/.hidden.jpeg",
-        "b/10.JPG",
-        "b/2.jpg",
-        "b/a-sub/z.jpg",
-        "b/sub/x.jpg",
-        "b/sub.d/y.jpg",
-        "with space/é.jpg",
-    ]
-    assert dataset.targets == [0, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3]
-    assert dataset.imgs is dataset.samples
-    assert len(dataset) == 11
-
-
-def test_constructor_takes_what_torchvisions_takes() -> None:
-    """The parameters have torchvision's names and positions."""
-    assert list(inspect.signature(ImageFolder).parameters)[:6] == [
-        "root",
-        "transform",
-        "target_transform",
-        "loader",
-        "is_valid_file",
-        "allow_empty",
-    ]
-
-
-def test_attributes_are_as_given(root: Path) -> None:
-    """Root, extensions and other arguments are kept as attributes."""
-    dataset = ImageFolder(str(root), str, repr)
-    chosen = ImageFolder(root, is_valid_file=str.isprintable, allow_empty=True)
-
-    assert dataset.root == str(root)
-    assert dataset.extensions[:2] == (".jpg", ".jpeg")
-    assert dataset.is_valid_file is None
-    assert (dataset.transform, dataset.target_transform) == (str, repr)
-    assert dataset.transforms("x", 1) == ("x", "1")
-    assert (chosen.extensions, chosen.is_valid_file) == (None, str.isprintable)
-    assert chosen.transforms is None
-    assert (dataset.allow_empty, chosen.allow_empty) == (False, True)
-
-
-def test_files_can_be_chosen(root: Path) -> None:
-    """`is_valid_file` or `extensions` choose the files; both at once are refused."""
-    by_function = ImageFolder(
-        root, is_valid_file=lambda path: path.endswith("1.jpg"), allow_empty=1
-    )
-    by_ending = ImageFolder(root, extensions=(".ico", ".txt"), allow_empty=True)
-
-    assert names(by_function, root) == ["A/1.jpg", "a/1.jpg"]
-    assert names(by_ending, root) == ["a/notes.txt", "a/x.ico"]
-    with pytest.raises(ValueError, match=r"extensions.*is_valid_file"):
-        ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
 
 
 @pytest.mark.parametrize("suffix", EXTENSIONS)
@@ -119,53 +54,11 @@ def test_a_folder_without_classes_tells_what_reads_it(root: Path) -> None:
         ImageFolder(root / "a" / "linked")
 
 
-def test_missing_files_and_classes_are_told(root: Path) -> None:
-    """A missing folder, no class folders and classes without files are errors that name them."""
-    (root / "none" / "deep").mkdir(parents=True)
-    (root / "void").mkdir()
-
-    with pytest.raises(
-        FileNotFoundError, match=r"classes none, void\. Supported .*: \.jpg, \.jpeg"
-    ):
-        ImageFolder(root)
-    with pytest.raises(FileNotFoundError, match="void"):
-        ImageFolder(root / "void")
-    with pytest.raises(FileNotFoundError):
-        ImageFolder(root / "there is no such")
-    with pytest.raises(ValueError, match="None"):
-        ImageFolder.make_dataset(root, None, (".jpg",))
-    with pytest.raises(ValueError, match="class"):
-        ImageFolder.make_dataset(root, {}, (".jpg",))
-
-    assert ImageFolder(root, allow_empty=True).classes[2:4] == ["b", "none"]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"root": 5}, "root must be the path of a folder, not 5"),
-        ({"root": None}, "root must be the path of a folder, not None"),
-        ({"target_transform": 5}, "target_transform must be callable, not 5"),
-        ({"loader": "pil"}, "loader must be callable, not 'pil'"),
-    ],
-)
-def test_wrong_types_are_told(root: Path, given: dict[str, Any], said: str) -> None:
-    """An argument of a wrong type is refused by its name, before any file is read."""
-    with pytest.raises(TypeError, match=said):
-        ImageFolder(**{"root": root, **given})
-
-
-def test_default_loader_decodes(root: Path) -> None:
-    """``dataset.loader(path)`` decodes with the options of the dataset."""
-    dataset = ImageFolder(root, reduce=2)
-    path = dataset.samples[0][0]
-
-    assert isinstance(dataset.loader(path), PillowImage.Image)
-    assert_same(np.asarray(dataset.loader(path)), decode(Path(path).read_bytes(), 2))
-
-
 def test_given_loader_is_obeyed(root: Path) -> None:
-    """The user's loader is called with the path; nothing is decoded or fused here."""
+    """The user's loader is called with the path; nothing is decoded or fused here.
+
+    The default one decodes with the options of the dataset.
+    """
     seen = []
 
     def load(path: str) -> PillowImage.Image:
@@ -182,6 +75,14 @@ def test_given_loader_is_obeyed(root: Path) -> None:
     dataset.loader = lambda _: PillowImage.new("RGB", (10, 30))
 
     assert dataset[3][0].size == (8, 24)
+    fused = ImageFolder(root, Compose([Resize(8)]))
+    assert min(fused[3][0].size) == 8
+    fused.loader = load  # from here on, nothing is
+    assert fused[3][0].size == (16, 8)
+    path, _ = dataset.samples[0]
+    assert_same(np.asarray(ImageFolder(root, reduce=2).loader(path)), decode_file(path, 2))
+    by_bytes = ImageFolder(root, CROP, loader=lambda path: Path(path).read_bytes())
+    assert_same(by_bytes[0][0], CROP(Path(path).read_bytes()))
 
 
 def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
@@ -194,14 +95,6 @@ def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
 
     assert str(caught.value).startswith(f"{root / 'A' / '1.jpg'} (item 0): ")
     assert str(caught.value).count("1.jpg") == 1
-
-
-def test_loader_may_give_bytes_to_an_encoded_transform(root: Path) -> None:
-    """A loader that returns bytes can be used with an encoded transform."""
-    transform = ResizeCenterCropNormalize(32, 24)
-    dataset = ImageFolder(root, transform, loader=lambda path: Path(path).read_bytes())
-
-    assert_same(dataset[0][0], transform(Path(dataset.samples[0][0]).read_bytes()))
 
 
 def test_geometry_is_not_known_behind_a_loader(root: Path) -> None:
@@ -232,7 +125,7 @@ def test_subclass_of_torchvision_style_works(root: Path) -> None:
             return self.transform(image), target, path
 
     dataset = Two(root, lambda image: torch.tensor(image.size))
-    sizes, targets, paths = next(iter(torch.utils.data.DataLoader(dataset, batch_size=9)))
+    sizes, targets, paths = next(iter(DataLoader(dataset, batch_size=9)))
 
     header = probe(Path(paths[-1]).read_bytes())
 
@@ -240,29 +133,6 @@ def test_subclass_of_torchvision_style_works(root: Path) -> None:
     assert targets.tolist() == [0, 0, 0, 0, 0, 0, 1]
     assert paths[-1] == str(root / "A" / "1.jpg")
     assert tuple(sizes[-1].tolist()) == (header.width, header.height)
-
-
-def test_overridden_read_is_used(root: Path) -> None:
-    """A subclass that overrides `read` may take the bytes from elsewhere."""
-
-    class FromMemory(ImageFolder):
-        def read(self, index: int) -> tuple[Any, Any]:
-            _, target = super().read(index)
-            return PHOTOS[0].read_bytes(), -target
-
-    image, target = FromMemory(root)[10]
-
-    assert target == -3
-    assert_same(np.asarray(image), decode(PHOTOS[0].read_bytes()))
-
-
-def test_samples_may_be_replaced(root: Path) -> None:
-    """Code that filters `samples` after construction is respected."""
-    dataset = ImageFolder(root)
-    dataset.samples = dataset.samples[-1:]
-
-    assert len(dataset) == 1
-    assert dataset[0][1] == 3
 
 
 def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
@@ -302,11 +172,9 @@ def test_spawned_workers_decode_and_tell_of_damage(
 ) -> None:
     """DataLoader works with spawned workers, which warn of skipped files."""
     shutil.copy(CUT, root / "b" / "2.jpg")  # and behind the link in a/
-    dataset = ImageFolder(root, ResizeCenterCropNormalize(32, 24), on_error="skip")
-    whole = ImageFolder(root, ResizeCenterCropNormalize(32, 24))
-    loader = torch.utils.data.DataLoader(
-        dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn"
-    )
+    dataset = ImageFolder(root, CROP, on_error="skip")
+    whole = ImageFolder(root, CROP)
+    loader = DataLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn")
     batches = list(loader)
     told = capfd.readouterr().err
 
@@ -318,24 +186,196 @@ def test_spawned_workers_decode_and_tell_of_damage(
     assert dataset.errors == []
 
 
-def test_it_is_as_torchvisions(root: Path) -> None:
-    """With torchvision installed, samples, pixels, text and messages are equal to its own.
+def test_files_can_be_chosen(root: Path) -> None:
+    """`extensions` choose the files, too; both at once are refused."""
+    by_ending = ImageFolder(root, extensions=(".ico", ".txt"), allow_empty=True)
 
-    Only the extensions are more, which are those of a store.
-    """
-    torchvision = pytest.importorskip("torchvision")
-    (root / "void").mkdir()
-    theirs = torchvision.datasets.ImageFolder(root, allow_empty=True)
-    ours = ImageFolder(root, allow_empty=True)
+    assert [Path(path).name for path, _ in by_ending.samples] == ["notes.txt", "x.ico"]
+    with pytest.raises(ValueError, match=r"extensions.*is_valid_file"):
+        ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
 
-    for name in ("root", "classes", "class_to_idx", "samples", "targets"):
-        assert getattr(ours, name) == getattr(theirs, name), name
-    assert repr(ours).startswith(repr(theirs))
-    assert_same(list(ours), list(theirs))
-    messages = []
-    for kind in (torchvision.datasets.ImageFolder, ImageFolder):
-        with pytest.raises(FileNotFoundError) as caught:
-            kind(root)
-        messages.append(str(caught.value).partition(" are: ")[0])
-    assert messages[0] == messages[1]
-    assert set(theirs.extensions) < set(ours.extensions)
+
+@pytest.mark.parametrize(
+    "given", [{"root": 5}, {"target_transform": 5}, {"loader": "pil"}], ids=str
+)
+def test_wrong_types_are_told(root: Path, given: dict[str, Any]) -> None:
+    """An argument of a wrong type is refused by its name, before any file is read."""
+    with pytest.raises(TypeError, match=rf"{next(iter(given))}.*{next(iter(given.values()))}"):
+        ImageFolder(**{"root": root, **given})
+
+
+# ---- `ImageList`: paths from a list or a CSV file ----
+
+FOLDER = Path(fastdecode.__file__).parent / "samples"
+NAMES = ["casa-mila.jpg", "canyon-wren.jpg", "perched-osprey.jpg"]
+
+
+def written(folder: Path, text: str | bytes, name: str = "list.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_images_and_targets_belong_together() -> None:
+    """Each path is decoded with its target; relative paths begin at the root."""
+    dataset = ImageList([NAMES[0], FOLDER / NAMES[1]], ["casa", "wren"], root=FOLDER)
+
+    assert len(dataset) == 2
+    assert dataset.samples == [(str(FOLDER / NAMES[0]), "casa"), (str(FOLDER / NAMES[1]), "wren")]
+    assert dataset.imgs is dataset.samples
+    assert dataset.targets == ["casa", "wren"]
+    assert_same(np.asarray(dataset[1][0]), decode((FOLDER / NAMES[1]).read_bytes()))
+
+
+def test_without_targets_a_sample_is_the_image_alone() -> None:
+    """Images without targets collate; skipped ones are left out, replaced ones come."""
+    paths = [*NAMES, "gone.jpg"]
+    dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
+    images = next(iter(DataLoader(dataset, batch_size=4)))
+
+    assert images.shape == (3, 3, 24, 24)
+    assert_same(dataset[1], images[1])
+    assert not dataset.has_targets
+    assert dataset.load(1)[1] is None
+
+    dataset.decode_options = DecodeOptions(on_error="replace")
+
+    assert dataset[3].shape == (3, 24, 24)
+    assert dataset.fetch(3)[1] is None
+
+
+def test_lists_that_do_not_fit_are_refused() -> None:
+    """A single path, wrong types, and another number of targets are errors."""
+    with pytest.raises(TypeError, match=r"several paths.*\bImageFolder\b"):
+        ImageList(NAMES[0])
+    with pytest.raises(TypeError, match=r"paths.*NoneType"):
+        ImageList(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"paths\[1\].*int"):
+        ImageList([NAMES[0], 5])
+    with pytest.raises(ValueError, match="3 paths, but 2 targets"):
+        ImageList(NAMES, [0, 1])
+
+
+def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
+    """Relative paths begin at the CSV's folder or the given root; others stay."""
+    text = f"a.jpg,0\nsub/b.jpg,1\n{FOLDER / NAMES[0]},2\n"
+    file = written(tmp_path, text)
+
+    assert [path for path, _ in ImageList.from_csv(file).samples] == [
+        str(tmp_path / "a.jpg"),
+        str(tmp_path / "sub" / "b.jpg"),
+        str(FOLDER / NAMES[0]),
+    ]
+    elsewhere = ImageList.from_csv(str(file), root=FOLDER, transform=CROP)
+
+    assert elsewhere.samples[0] == (str(FOLDER / "a.jpg"), 0)
+    assert elsewhere[2][1] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "targets"),
+    [
+        ("a.jpg,3\nb.jpg,-1\n", {}, [3, -1]),
+        ("path,label\na.jpg,3\nb.jpg,4\n", {}, [3, 4]),
+        ("\ufeffpath,label\na.jpg,3\nb.jpg,4\n", {"path_column": "path"}, [3, 4]),
+        ("label,x,file\n3,-,a.jpg\n4,-,b.jpg\n", {"path_column": 2, "target_column": 0}, [3, 4]),
+        ("label,file\n3,a\n4,b\n", {"path_column": "file", "target_column": "label"}, [3, 4]),
+        ("3,a\n4,b\n", {"path_column": -1, "target_column": 0}, [3, 4]),
+        ("x.y,z\na.jpg,3\nb.jpg,4\n", {"header": True}, [3, 4]),
+        ("a,3\nb.jpg,4\n", {"header": False}, [3, 4]),
+        ("a.jpg 3\n\nb.jpg 4\n", {"delimiter": " "}, [3, 4]),
+        ('"a, b.jpg", 3\n"c\nd.jpg",4\n', {}, [3, 4]),
+        ("a.jpg,1\nb.jpg,2.5\n", {}, [1.0, 2.5]),
+        ("a.jpg,1_0\nb.jpg,2\n", {}, [0, 1]),
+        (
+            "a.jpg,wren\nb.jpg,casa\nc.jpg,wren\nd.jpg,tea\nd.jpg,bird\nd.jpg,x\n",
+            {},
+            [3, 1, 3, 2, 0, 4],
+        ),
+        ("a.jpg\nb.jpg\n", {"target_column": None}, []),
+        ("", {}, []),
+    ],
+)
+def test_csv_is_read_by_rule(
+    tmp_path: Path, text: str, options: dict[str, Any], targets: list[Any]
+) -> None:
+    """The header, columns and types of targets follow the rules in the docstring."""
+    dataset = ImageList.from_csv(written(tmp_path, text), **options)
+
+    assert dataset.targets == targets
+    assert [type(target) for target in dataset.targets] == [type(target) for target in targets]
+    assert {Path(path).name[0] for path, _ in dataset.samples} <= {*"abcd"}
+
+
+def test_class_names_become_indices(tmp_path: Path) -> None:
+    """Names are sorted into `classes`; another file can use the same indices."""
+    train = ImageList.from_csv(written(tmp_path, "a.jpg,wren\nb.jpg,casa\n"))
+    file = written(tmp_path, "c.jpg,wren\n", "test.csv")
+    test = ImageList.from_csv(file, class_to_idx=train.class_to_idx)
+
+    assert train.classes == test.classes == ["casa", "wren"]
+    assert train.class_to_idx == {"casa": 0, "wren": 1}
+    assert (train.targets, test.targets) == ([1, 0], [1])
+    assert ImageList.from_csv(file).targets == [0]  # what a file of its own would make of it
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a.jpg,1\n\nb.jpg\n", {}, r"list\.csv, line 3: .*column 1"),
+        ("a.jpg,1\n ,2\n", {}, "line 2: column 0"),
+        ("a.jpg,1\nb.jpg,\n", {}, "line 2: column 1"),
+        ("path,label\na.jpg,1\n", {"target_column": "class"}, "'class'.*path, label"),
+        ("", {"path_column": "path"}, "'path'"),
+        ("a.jpg,x\nb.jpg,y\n", {"class_to_idx": {"x": 0}}, "line 2: 'y' .*class_to_idx"),
+        (b"\xe9.jpg,1\n", {}, r"list\.csv, line 1: .*UTF-8"),
+    ],
+)
+def test_wrong_csv_is_refused_with_the_line(
+    tmp_path: Path, text: Any, options: dict[str, Any], message: str
+) -> None:
+    """Missing values are errors with file and line, before anything is decoded."""
+    with pytest.raises(ValueError, match=message):
+        ImageList.from_csv(written(tmp_path, text), **options)
+
+
+def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
+    """`from_csv` of a subclass returns that subclass, which can be pickled."""
+    dataset = Named.from_csv(written(tmp_path, f"{FOLDER / NAMES[0]},7\n"), transform=CROP)
+    again = pickle.loads(pickle.dumps(dataset))
+
+    assert again[0][1] == NAMES[0]
+    assert_same(again[0][0], CROP((FOLDER / NAMES[0]).read_bytes()))
+
+
+class Named(ImageList):
+    """A list whose targets are file names."""
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        path, _ = super().read(index)
+        return path, Path(path).name
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        *(np.arange(3).astype(kind) for kind in ("f2", "f4", "f8", ">f4", "u1", "i4", "i8", "?")),
+        *(torch.arange(3).to(kind) for kind in (torch.bfloat16, torch.float32, torch.int16)),
+        torch.linspace(0, 1, 3, requires_grad=True),
+        np.array(["a", "b", "c"]),
+    ],
+    ids=lambda targets: f"{type(targets).__name__} of {targets.dtype}",
+)
+def test_vector_of_targets_keeps_its_type(targets: Any) -> None:
+    """A batch of them is that of a dataset that holds the vector, in every loader."""
+    dataset = ImageList(NAMES, targets, CROP, root=FOLDER)
+    right = next(iter(DataLoader(list(targets), 3)))
+    for load in (DataLoader, Loader):
+        made = next(iter(load(dataset, 3)))[1]
+        assert getattr(made, "dtype", None) == getattr(right, "dtype", None)
+        assert list(made) == list(right)
+    if str(targets.dtype) in ("int64", "float64"):  # which Python has as numbers
+        assert {type(target) for target in dataset.targets} <= {int, float}
+    rows = ImageList(NAMES, torch.eye(3), CROP, str, root=FOLDER)
+    assert_same(rows.targets[1], torch.tensor([0.0, 1, 0]))
+    assert rows[1][1] == "tensor([0., 1., 0.])"

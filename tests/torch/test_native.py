@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import random
 import threading
 from functools import cache
 from pathlib import Path
@@ -23,12 +22,9 @@ from loading import (
     CROP,
     PROCESS_WARNINGS,
     Sources,
-    copies,
     epoch,
     next_share,
-    pool_threads,
     same,
-    wait_until,
 )
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
@@ -44,7 +40,6 @@ from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     RandomResizedCrop,
-    RandomResizedCropFlipNormalize,
     Resize,
     ResizeCenterCrop,
     ResizeCenterCropNormalize,
@@ -253,6 +248,17 @@ def test_the_cores_samples_are_pythons(data: Any, folder: Path, made: Made) -> N
             assert images.is_contiguous(memory_format=torch.channels_last)
 
 
+def alike(made: Made, transform: Any, *files: Any, kind: Any = Sources) -> int:
+    """Check that the core's batch is Python's; return how many samples the core made."""
+    made.clear()
+    ours, theirs = (
+        epoch(kind(*files, transform=one), len(files), threads=threads)
+        for one, threads in ((transform, 1), (by_python(transform), 0))
+    )
+    assert_same(ours, theirs, transform)
+    return made.total
+
+
 def test_the_largest_canvas_and_one_pixel_more_are_made_alike(made: Made) -> None:
     """Canvases up to the core's limit are the core's; larger ones have the same results."""
     for side, for_core in ((65500, True), (65501, False), (100_000, False)):
@@ -260,13 +266,8 @@ def test_the_largest_canvas_and_one_pixel_more_are_made_alike(made: Made) -> Non
             ResizeCenterCropNormalize((40, side), 40),
             RandomResizedCrop((2, side), flip=0.5),
         ):
-            made.clear()
-            ours, theirs = (
-                epoch(Shown(PLAIN, PLAIN, transform=one), 2, threads=threads)
-                for one, threads in ((transform, 1), (by_python(transform), 0))
-            )
-            assert_same(ours, theirs, transform)
-            assert made.total == (2 if for_core else 0), (transform, side)
+            count = alike(made, transform, PLAIN, PLAIN, kind=Shown)
+            assert count == (2 if for_core else 0), (transform, side)
 
 
 @pytest.mark.parametrize("headroom", [1.0, 1.25, 2.0])
@@ -286,13 +287,7 @@ def test_an_exact_multiple_of_the_canvas_is_reduced_alike(
         RandomResizedCrop(canvas, **whole, **fast),
         Resize(canvas, **fast),
     ):
-        made.clear()
-        ours, theirs = (
-            epoch(Sources(*files, transform=one), 4, threads=threads)
-            for one, threads in ((transform, 1), (by_python(transform), 0))
-        )
-        assert_same(ours, theirs, transform)
-        assert made.total == len(files)
+        assert alike(made, transform, *files) == len(files)
 
 
 def test_a_flip_needs_a_number_below_its_probability() -> None:
@@ -335,26 +330,6 @@ def test_mistakes_of_the_user_are_raised_at_their_batch() -> None:
         ours, theirs = (batches_and_errors(dataset, 4, threads=threads) for threads in (2, 0))
         assert_same(ours, theirs, error)
         assert ours[1].startswith(error)
-
-
-def test_without_its_decoder_thecore_resizes_alike(
-    monkeypatch: pytest.MonkeyPatch, made: Made
-) -> None:
-    """With ``FASTDECODE_DISABLE=native`` another backend decodes, and the pixels are the same."""
-    for transform in (
-        RandomResizedCrop(40, dtype=torch.uint8, flip=0.5),
-        ResizeCenterCrop(44, 40, dtype=torch.uint8),
-        RandomResizedCrop(40, dtype=torch.float32, flip=0.5),
-    ):
-        dataset = Sources(*SOURCES, transform=transform)
-        ours = epoch(dataset, 20, threads=2)
-        count = made.total
-        with monkeypatch.context() as patch:
-            patch.setenv("FASTDECODE_DISABLE", "native")
-            theirs = epoch(dataset, 20, threads=2)
-
-        assert made.total == count
-        assert_same(ours[0][0], theirs[0][0], transform)
 
 
 def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> None:
@@ -450,47 +425,6 @@ def test_batches_that_are_not_for_the_core_are_shared_by_all_threads(made: Made)
             assert [len(targets) for _, targets in loader] == [8] * 25
     assert made.total == 200  # of the second
     assert made[-1] == (2, 2)
-
-
-def test_closing_in_the_middle_of_a_batch() -> None:
-    """Threads end, nothing hangs, and the next epoch is complete."""
-    wait_until(lambda: pool_threads() == [])
-    dataset = Sources(
-        *[str(path) for path in PHOTOS] * 20, transform=RandomResizedCropFlipNormalize(100)
-    )
-    loader = Loader(dataset, 30, threads=2)
-    for _ in range(3):
-        next(iter(loader))
-        loader.close()
-
-        assert pool_threads() == []
-    assert len(copies(loader)) == 4
-    loader.close()
-
-
-class Captions(Sources):
-    """A dataset that draws its targets."""
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        return self.sources[index], index + random.random()
-
-
-def _add_a_draw(target: float) -> float:
-    return target + random.random()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_draws_of_targets_follow_from_the_seed(
-    workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What `read` draws in a process does not depend on the core, nor on how many there are."""
-    drawn = epoch(Captions(*SOURCES), 7, seed=4, workers=workers)
-    dataset = Captions(*SOURCES, target_transform=_add_a_draw)
-    assert_same(*(epoch(dataset, 7, seed=4, workers=count) for count in (workers, 1)))
-    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
-    without = epoch(Captions(*SOURCES), 7, seed=4, workers=workers)
-
-    assert [batch[1].tolist() for batch in drawn] == [batch[1].tolist() for batch in without]
 
 
 class Image(torch.Tensor):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ pytest.importorskip("fsspec")
 
 from damaged import CUT, PHOTO, SMALL, Listed
 from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: F401 - a fixture
-from loading import PROCESS_WARNINGS, encoded
+from loading import COUNT, PROCESS_WARNINGS, encoded
 from torch.utils.data import DataLoader
 
 from fastdecode.torch import (
@@ -47,6 +49,18 @@ def uri(server: Fault, tmp_path: Path) -> str:
     return f"{where}/t.tar"
 
 
+def stored(uri: str, server: Fault, on_error: Any = "skip") -> StoreDataset:
+    options = {"storage_options": server.options}
+    return StoreDataset(uri, SMALL, store_options=options, on_error=on_error)
+
+
+def tar(path: Path, prefix: str = "", count: int = COUNT) -> Path:
+    with create_store(path) as writer:
+        for number, data in enumerate(encoded()[:count]):
+            writer.add(f"{prefix}{number:02}.jpg", data, number)
+    return path
+
+
 @pytest.mark.parametrize(
     ("on_error", "read_threads"),
     [("skip", 0), ("skip", None), ("replace", None)],
@@ -56,9 +70,7 @@ def test_credentials_that_expire_end_the_epoch(
     uri: str, server: Fault, on_error: Any, read_threads: int | None
 ) -> None:
     """Expired credentials end the epoch; no sample is skipped, listed or replaced."""
-    dataset = StoreDataset(
-        uri, SMALL, store_options={"storage_options": server.options}, on_error=on_error
-    )
+    dataset = stored(uri, server, on_error)
     server.always("ExpiredToken", after=9 if read_threads == 0 else 1)  # a batch is one request
     with Loader(dataset, BATCH, threads=2, read_threads=read_threads) as loader:
         with pytest.raises(OSError, match=r"t\.tar"):
@@ -75,9 +87,7 @@ def test_credentials_that_expire_end_the_epoch(
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_an_outage_in_a_worker_is_raised_by_dataloader(uri: str, server: Fault) -> None:
     """An outage in a worker process is raised in the training process."""
-    dataset = StoreDataset(
-        uri, SMALL, store_options={"storage_options": server.options}, on_error="skip"
-    )
+    dataset = stored(uri, server)
     server.always("AccessDenied", after=4)  # opening it again, and a batch
     batches = DataLoader(dataset, BATCH, num_workers=1, multiprocessing_context="spawn", timeout=60)
     with pytest.raises(OSError, match=r"t\.tar"):
@@ -87,9 +97,7 @@ def test_an_outage_in_a_worker_is_raised_by_dataloader(uri: str, server: Fault) 
 @pytest.mark.parametrize("answer", ["SlowDown", "drop"])
 def test_a_failed_request_is_repeated(uri: str, server: Fault, answer: Any) -> None:
     """After a failed request, it is repeated and the epoch is complete."""
-    dataset = StoreDataset(
-        uri, SMALL, store_options={"storage_options": server.options}, on_error="skip"
-    )
+    dataset = stored(uri, server)
     server.times(answer, 1)
     with Loader(dataset, BATCH, threads=2) as loader:
         targets = [target for _, some in loader for target in some.tolist()]
@@ -189,9 +197,7 @@ def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
 def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path) -> None:
     """A shard that was cut ends the epoch; it is not skipped image by image."""
     for shard in range(2):
-        with create_store(tmp_path / f"t-{shard:05}.tar") as writer:
-            for number, data in enumerate(encoded()):
-                writer.add(f"{shard}-{number:02}.jpg", data, number)
+        tar(tmp_path / f"t-{shard:05}.tar", f"{shard}-")
     dataset = StoreDataset(str(tmp_path / "t-{00000..00001}.tar"), SMALL, on_error="skip")
     second = tmp_path / "t-00001.tar"
     second.write_bytes(second.read_bytes()[:900])
@@ -206,21 +212,13 @@ def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path) -> None:
 
 def test_a_copy_that_finds_no_store_ends_the_epoch(tmp_path: Path) -> None:
     """A process without the store's file ends the epoch, because all items are missing."""
-    import pickle
-
-    with create_store(tmp_path / "t.tar") as writer:
-        for number, data in enumerate(encoded()):
-            writer.add(f"{number:02}.jpg", data, number)
-    sent = pickle.dumps(StoreDataset(tmp_path / "t.tar", SMALL, on_error="skip"))
-    (tmp_path / "t.tar").rename(tmp_path / "away.tar")
-    copy = pickle.loads(sent)
-    with pytest.raises(FileNotFoundError, match=r"t\.tar"):
-        copy.fetch(0)
-    (tmp_path / "t.tar.fdx").rename(tmp_path / "away.fdx")
-    copy = pickle.loads(sent)
-    with pytest.raises(FileNotFoundError, match=r"t\.tar\.fdx"):
-        copy.fetch(0)
-    assert copy.errors == []
+    sent = pickle.dumps(StoreDataset(tar(tmp_path / "t.tar"), SMALL, on_error="skip"))
+    for name in ("t.tar", "t.tar.fdx"):
+        (tmp_path / name).rename(tmp_path / f"away {name}")
+        copy = pickle.loads(sent)
+        with pytest.raises(FileNotFoundError, match=re.escape(name)):
+            copy.fetch(0)
+        assert copy.errors == []
 
 
 def test_an_error_without_a_key_has_the_index(uri: str, server: Fault) -> None:

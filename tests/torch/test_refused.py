@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import tarfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,17 +11,16 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from fifos import readable_fifo
-from loading import PROCESS_WARNINGS
+from loading import PROCESS_WARNINGS, Sources
 from PIL import Image
 from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 from torch_reference import PHOTOS, seeded
 
 from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe
-from fastdecode.stores import Store, open_store
+from fastdecode.stores import Store, create_store, open_store
 from fastdecode.testing import encode
 from fastdecode.torch import (
-    DecodeDataset,
     DecodeMixin,
     DecodeOptions,
     Fused,
@@ -70,13 +67,19 @@ def giant() -> bytes:
     return data
 
 
+def three(folder: Path) -> list[Path]:
+    """Write a photo to three files of one class."""
+    paths = [folder / "cat" / f"{number}.jpg" for number in range(3)]
+    paths[0].parent.mkdir(parents=True)
+    for path in paths:
+        path.write_bytes(PHOTOS[0].read_bytes())
+    return paths
+
+
 @pytest.fixture(params=["giant", pytest.param("FIFO", marks=FIFOS)])
 def refused(request: pytest.FixtureRequest, giant: bytes, tmp_path: Path) -> Iterator[Refused]:
     """Put one among intact photos; a FIFO replaces a file after it was listed."""
-    paths = [tmp_path / "cat" / f"{number}.jpg" for number in range(3)]
-    paths[0].parent.mkdir()
-    for path in paths:
-        path.write_bytes(PHOTOS[0].read_bytes())
+    paths = three(tmp_path)
     store = open_store(tmp_path)
     if request.param == "giant":
         paths[1].write_bytes(giant)
@@ -144,6 +147,16 @@ def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
     traceback.clear_frames(caught.tb)  # or the worker waits for a garbage collection
 
 
+def shard(paths: list[Path]) -> str:
+    """Put the files into a shard."""
+    place = paths[0].parent.parent / "shard.tar"
+    place.unlink(missing_ok=True)
+    with create_store(place) as writer:
+        for path in paths:
+            writer.add(path.name, path.read_bytes(), 0)
+    return str(place)
+
+
 class Mixed(DecodeMixin, Dataset[Any]):
     """A user's dataset, whose `transformed` decodes."""
 
@@ -158,31 +171,6 @@ class Mixed(DecodeMixin, Dataset[Any]):
         return self.transformed(self.paths[index]), 0
 
 
-class Pictures(DecodeDataset[Any]):
-    """A user's own subclass."""
-
-    def __init__(self, paths: list[Path], transform: Any, **options: Any) -> None:
-        super().__init__(transform, **options)
-        self.paths = paths
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def read(self, index: int) -> Any:
-        return self.paths[index], 0
-
-
-def shard(paths: list[Path]) -> str:
-    """Put the files into a shard."""
-    with tarfile.open(paths[0].parent.parent / "shard.tar", "w") as tar:
-        for path in paths:
-            tar.add(path, path.name)
-            target = tarfile.TarInfo(f"{path.stem}.cls")
-            target.size = 1
-            tar.addfile(target, io.BytesIO(b"0"))
-    return str(paths[0].parent.parent / "shard.tar")
-
-
 KINDS: dict[str, Callable[..., Any]] = {
     "folder": lambda paths, transform, **how: ImageFolder(paths[0].parents[1], transform, **how),
     "list": lambda paths, transform, **how: ImageList(paths, [0] * 3, transform, **how),
@@ -190,7 +178,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "shards": lambda paths, transform, **how: StoreDataset(shard(paths), transform, **how),
     "stream": lambda paths, transform, **how: ShardStream(shard(paths), transform, **how),
     "mixin": Mixed,
-    "own": Pictures,
+    "own": lambda paths, transform, **how: Sources(*paths, transform=transform, **how),
 }
 
 
@@ -211,10 +199,7 @@ def test_max_pixels_is_taken_wherever_images_are_decoded(
     kind: str, at: int, tmp_path: Path
 ) -> None:
     """A limit below the images refuses them, and one as high as they are does not."""
-    paths = [tmp_path / "root" / "cat" / f"{number}.jpg" for number in range(3)]
-    paths[0].parent.mkdir(parents=True)
-    for path in paths:
-        path.write_bytes(PHOTOS[0].read_bytes())
+    paths = three(tmp_path / "root")
     header = probe(PHOTOS[0].read_bytes())
     pixels = header.width * header.height
     make = KINDS[kind]
@@ -280,14 +265,15 @@ def test_without_a_limit_a_giant_is_decoded(giant: bytes, transform: Any, tmp_pa
 @FIFOS
 def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
     """Lists and shards must be regular files; an open pipe can go to `stream_tar`."""
-    refused = pytest.raises(OSError, match="FIFO")
-    with readable_fifo(tmp_path / "list.csv", b"a.jpg,1\n") as pipe, refused:
-        ImageList.from_csv(pipe)
-    with (
-        readable_fifo(tmp_path / "s.tar", b"nothing") as pipe,
-        pytest.raises(OSError, match="FIFO"),
+    for name, read in (
+        ("list.csv", ImageList.from_csv),
+        ("s.tar", lambda pipe: list(ShardStream([str(pipe)]))),
     ):
-        list(ShardStream([str(pipe)]))
+        with (
+            readable_fifo(tmp_path / name, b"a.jpg,1\n") as pipe,
+            pytest.raises(OSError, match=f"FIFO.*{name}"),
+        ):
+            read(pipe)
 
 
 @pytest.mark.parametrize("max_pixels", [DEFAULT_MAX_PIXELS, None])

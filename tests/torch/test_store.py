@@ -212,25 +212,37 @@ def test_damage_of_the_store_is_named_once() -> None:
 
 
 def test_whether_there_are_targets_is_found_out() -> None:
-    """One target among those checked is enough; the caller may say so explicitly."""
+    """One target among those checked is enough; the caller may say so explicitly.
+
+    They are read when they are first needed, and a copy reads its own.
+    """
     none, some = StoreDataset(Listed()), StoreDataset(Listed(lambda index: index or None))
 
     assert (none.has_targets, some.has_targets) == (False, True)
     assert none[0].size == (64, 48)
     assert some[3][1] == 3
     assert StoreDataset(Listed(), has_targets=True)[0][1] is None
+    asked = some.store.asked
+    before = len(asked)
+    assert some.targets is some.targets
     assert some.targets == [None, *range(1, COUNT)]
+    assert len(asked) == before + COUNT
+    assert "_targets" not in copy.copy(some).__dict__
 
 
-def test_targets_are_read_once_and_not_pickled() -> None:
-    """Targets are read when they are first needed, and a copy reads its own."""
-    store = Listed(abs)
-    dataset = StoreDataset(store)
-    before = len(store.asked)
+def test_items_are_those_of_a_list() -> None:
+    """Negative indices and tensors are accepted, others raise; a source is the store's own view."""
+    dataset = StoreDataset(Listed(abs))
 
-    assert dataset.targets is dataset.targets
-    assert len(store.asked) == before + COUNT
-    assert "_targets" not in copy.copy(dataset).__dict__
+    assert dataset[-1][1] == dataset[torch.tensor(COUNT - 1)][1] == COUNT - 1
+    for wrong in (COUNT, -COUNT - 1):
+        with pytest.raises(IndexError, match="memory"):
+            dataset[wrong]
+    with pytest.raises(IndexError):
+        dataset.key(COUNT)
+    source, _ = dataset.read(3)
+    assert isinstance(source, memoryview)
+    assert source.obj is encoded()[3]
 
 
 def test_copies_read_by_themselves(tmp_path: Path) -> None:
@@ -247,19 +259,6 @@ def test_copies_read_by_themselves(tmp_path: Path) -> None:
         dataset[2]
 
 
-def test_indices_are_those_of_a_list() -> None:
-    """Negative indices and tensors are accepted; others raise an IndexError."""
-    dataset = StoreDataset(Listed(abs))
-
-    assert dataset[-1][1] == dataset[torch.tensor(COUNT - 1)][1] == COUNT - 1
-    with pytest.raises(IndexError, match="memory: there is no item 23"):
-        dataset[COUNT]
-    with pytest.raises(IndexError):
-        dataset[-COUNT - 1]
-    with pytest.raises(IndexError):
-        dataset.key(COUNT)
-
-
 def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:
     """An open store is used as it is, and takes no options; repr shows the store."""
     location = stored(tmp_path, "tar", targets=False)
@@ -273,15 +272,6 @@ def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:
             StoreDataset(store, kind="tar")
     with pytest.raises(FileNotFoundError):
         StoreDataset(tmp_path / "there is none.tar")
-
-
-def test_nothing_is_copied_on_the_way_to_the_core() -> None:
-    """The source of a sample is the view that the store returns."""
-    store = Listed()
-    source, _ = StoreDataset(store).read(3)
-
-    assert isinstance(source, memoryview)
-    assert source.obj is encoded()[3]
 
 
 _TRUNCATED = """

@@ -1,4 +1,7 @@
-"""The user's own code in a `Loader`: one thread at a time, and the same draws in every run."""
+"""The user's own code in a `Loader`: one thread at a time, and the same draws in every run.
+
+Also a dataset of one's own, whose fused pipeline gets images of `fastdecode.open`.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,28 @@ from loading import (
     PROCESS_WARNINGS,
     Images,
     Plain,
+    Sources,
     copies,
     encoded,
     same,
 )
 from loading import SeededLoader as Loader
-from PIL import ImageOps
+from PIL import Image, ImageOps
 from same import assert_same
-from torch.utils.data import ConcatDataset, DataLoader, get_worker_info
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, get_worker_info
 from torch_reference import PHOTOS
 
 import fastdecode
 from fastdecode.stores.base import Store
-from fastdecode.torch import DecodeDataset, ImageList, StoreDataset, fuse
+from fastdecode.torch import (
+    DecodeDataset,
+    DecodeMixin,
+    DecodeOptions,
+    ImageList,
+    StoreDataset,
+    fuse,
+)
+from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._user_code import is_thread_safe
 from fastdecode.torch.transforms import (
     Compose,
@@ -143,49 +155,28 @@ def test_code_that_shares_a_cursor_gives_each_item_its_own(
         assert_same(copies(loader), expected)
 
 
-class Plainly(ImageList):
-    def read(self, index: int) -> tuple[Any, Any]:
-        return super().read(index)
-
-
-class Declared(Plainly):
-    thread_safe = True
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        return super().read(index)
-
-
-class Below(Declared):
-    pass
-
-
-class OwnReadBelow(Declared):
-    def read(self, index: int) -> tuple[Any, Any]:
-        return super().read(index)
-
-
-class OnlyTargets(ImageList):
-    def map_target(self, target: Any, geometry: Any) -> Any:
-        return target
+def _read(self: Any, index: int) -> Any:
+    return ImageList.read(self, index)
 
 
 def test_which_methods_may_run_in_several_threads() -> None:
     """Ours may, and those of a class that says so; a class below with its own says it anew."""
-    assert is_thread_safe(ImageList([]), "read", "map_target")
-    assert not is_thread_safe(Plainly([]), "read")
-    assert is_thread_safe(Declared([]), "read")
-    assert is_thread_safe(Below([]), "read")
-    assert not is_thread_safe(OwnReadBelow([]), "read")
-    assert is_thread_safe(OnlyTargets([]), "read")
-    assert not is_thread_safe(OnlyTargets([]), "map_target")
-    one: Any = Plainly([])
-    one.thread_safe = True
-    assert is_thread_safe(one, "read")
-    OwnReadBelow.thread_safe = True
-    assert is_thread_safe(OwnReadBelow([]), "read")
-    one = ImageList([])
-    one.read = lambda _: (b"", 0)  # type: ignore[method-assign]
-    assert not is_thread_safe(one, "read")
+    own: dict[str, Any] = {"read": _read}
+    plain = type("Plain", (ImageList,), own)
+    declared = type("Declared", (plain,), {**own, "thread_safe": True})
+    below, own_below = type("Below", (declared,), {}), type("OwnBelow", (declared,), own)
+    targets = type("Targets", (ImageList,), {"map_target": lambda _, target, geometry: target})
+    of_object, replaced = plain([]), ImageList([])
+    of_object.thread_safe = True
+    replaced.read = lambda _: (b"", 0)
+    safe = [ImageList([]), declared([]), below([]), targets([]), of_object]
+    assert [is_thread_safe(one, "read") for one in safe] == [True] * 5
+    for one in (plain([]), own_below([]), replaced):
+        assert not is_thread_safe(one, "read"), one
+    assert is_thread_safe(ImageList([]), "map_target")
+    assert not is_thread_safe(targets([]), "map_target")
+    own_below.thread_safe = True
+    assert is_thread_safe(own_below([]), "read")
 
 
 # ---- draws ----
@@ -358,31 +349,21 @@ def test_a_method_that_somebody_has_replaced_is_called(monkeypatch: pytest.Monke
 # ---- whole batches ----
 
 
+def _pairs(indices: list[int]) -> Any:
+    return [(index * 2, len(indices)) for index in indices]
+
+
 class Batched(Plain):
     """Gives whole batches, and lists what it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, give: Callable[[list[int]], Any] = _pairs) -> None:
         super().__init__(lambda index: index)
+        self.give = give
         self.asked: list[list[int]] = []
 
     def __getitems__(self, indices: list[int]) -> Any:
         self.asked.append(list(indices))
-        return [(index * 2, len(indices)) for index in indices]
-
-
-class Shorter(Batched):
-    def __getitems__(self, indices: list[int]) -> Any:
-        return super().__getitems__(indices)[-4:]
-
-
-class Stacked(Batched):
-    def __getitems__(self, indices: list[int]) -> Any:
-        return torch.tensor(indices)
-
-
-class Drawing(Batched):
-    def __getitems__(self, indices: list[int]) -> Any:
-        return [index + random.random() for index in indices]
+        return self.give(indices)
 
 
 class OwnItem(Batched):
@@ -406,7 +387,9 @@ BATCHED_WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", BATCHED_WAYS)
-@pytest.mark.parametrize("kind", [Batched, Shorter, OursInBatches])
+@pytest.mark.parametrize(
+    "kind", [Batched, lambda: Batched(lambda some: _pairs(some)[-4:]), OursInBatches]
+)
 @pytest.mark.parametrize("subsets", [0, 1, 2])
 def test_whole_batches_are_those_of_torchs_loader(way: str, kind: Any, subsets: int) -> None:
     """`__getitems__` is called with the indices of a batch, also through Subset, as torch does."""
@@ -430,10 +413,10 @@ def test_collate_fn_gets_whole_batches_and_an_own_getitem_is_not_passed_by() -> 
     with Loader(dataset, 10, threads=2, collate_fn=tuple) as loader:
         assert [len(batch) for batch in loader] == [10, 10, 3]
     assert [len(asked) for asked in sorted(dataset.asked)] == [10, 10, 3]
-    with Loader(Stacked(), 10, threads=2, collate_fn=lambda batch: batch + 1) as loader:
+    with Loader(Batched(torch.tensor), 10, threads=2, collate_fn=lambda batch: batch + 1) as loader:
         assert torch.cat(list(loader)).tolist() == list(range(1, COUNT + 1))
     spread = functools.partial(
-        Loader, Stacked(), 10, collate_fn=lambda batch: batch.expand(1, 2, 2, -1)
+        Loader, Batched(torch.tensor), 10, collate_fn=lambda batch: batch.expand(1, 2, 2, -1)
     )
     with spread(channels_last=True, threads=2) as loader:
         assert {batch.stride() for batch in loader} == {(0, 0, 0, 1)}  # as it has laid them out
@@ -445,7 +428,13 @@ def test_draws_of_whole_batches_follow_from_seed_and_epoch() -> None:
     """Processes and the calling thread give the same batches; epochs differ."""
     runs = []
     for how in ({"num_workers": 0}, {"workers": 1}, {"workers": 2}):
-        with Loader(Drawing(), 5, True, seed=2, **how) as loader:
+        with Loader(
+            Batched(lambda some: [index + random.random() for index in some]),
+            5,
+            True,
+            seed=2,
+            **how,
+        ) as loader:
             runs.append([list(loader), list(loader)])
 
     assert_same(runs[1:], runs[:1] * 2)
@@ -485,3 +474,132 @@ def test_seeds_of_workers_follow_from_seed_epoch_and_number(count: int) -> None:
     assert len({one for run in runs for epoch in run for one in epoch}) == 4 * 2 * 4
     assert drawn_by(seed=0) == drawn_by(seed=0)
     assert drawn_by(seed=0)[0] != drawn_by(seed=0)[1]
+
+
+# ---- a dataset of one's own, and `fuse` ----
+
+BOX = v1.RandomResizedCrop((24, 24), (0.08, 1.0), (0.75, 1.3))
+PIPELINE = v1.Compose([BOX, v1.RandomHorizontalFlip(0.5), v1.ToTensor()])
+JITTER = v1.Compose([BOX, v1.ColorJitter(0.4), v1.ToTensor()])
+
+
+class OwnImages(Dataset[Any]):
+    """What people write: it opens an image, and calls its transform."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(fastdecode.open(encoded()[index]).convert("RGB")), index
+
+
+class ThreadSafeImages(OwnImages):
+    """The same, and its class says so."""
+
+    thread_safe = True
+
+
+class OfBatches(OwnImages):
+    """It has a loader of its own, which nobody asked for processes."""
+
+    def __getitem__(self, index: int) -> Any:
+        return next(iter(Loader(OwnImages(self.transform), 2, seed=index)))[0]
+
+
+def _seeded(transform: Any, image: Any) -> torch.Tensor:
+    torch.manual_seed(5)
+    made: torch.Tensor = transform(image)
+    return made
+
+
+@pytest.mark.parametrize("pipeline", [PIPELINE, JITTER])
+def test_an_opened_image_is_its_file(pipeline: Any) -> None:
+    """An image that has only been opened, or made RGB, gives what its bytes give."""
+    fused, data = fuse(pipeline), encoded()[3]
+    image = fastdecode.open(data)
+
+    for one in (image, image.convert("RGB"), image.copy(), {"bytes": data, "path": "a.jpg"}):
+        assert_same(_seeded(fused, one), _seeded(fused, data), type(one))
+
+
+def test_other_images_go_through_the_pipeline_as_written() -> None:
+    """An image that was drafted, has pixels, or is Pillow's runs as without `fuse`.
+
+    So does a part of one, unless all that the pipeline does to it is recorded.
+    """
+    fused, data = fuse(PIPELINE), encoded()[3]
+    drafted, decoded = fastdecode.open(data), fastdecode.open(data)
+    drafted.draft("RGB", (16, 16))
+    decoded.load()
+    beyond = fastdecode.open(data).crop((-3, 4, 60, 40))
+
+    for image in (drafted, decoded, beyond, Image.new("RGB", (50, 40), (9, 99, 199))):
+        assert_same(_seeded(fused, image), _seeded(PIPELINE, image), image)
+
+    cropped, doubled = fastdecode.open(data).crop((3, 4, 60, 40)), v1.Compose([PIPELINE, _doubled])
+    assert_same(_seeded(fuse(doubled), cropped), _seeded(doubled, cropped))
+
+
+def _doubled(image: torch.Tensor) -> torch.Tensor:
+    return image * 2
+
+
+def test_a_transform_of_this_package_says_what_it_takes() -> None:
+    """What has no pipeline as written raises for an image whose file is unknown."""
+    fused: Any = fuse(v1.Compose([RandomResizedCrop(24), torch.nn.Identity()]))
+
+    with pytest.raises(TypeError, match=r"fastdecode\.open"):
+        fused(Image.new("RGB", (50, 40)))
+
+
+@pytest.mark.parametrize("pipeline", [PIPELINE, JITTER])
+def test_a_loader_is_a_dataloader_with_seeds(pipeline: Any) -> None:
+    """Its batches are those of the dataset, if torch has the seed of each sample before it."""
+    dataset = OwnImages(fuse(pipeline))
+    for how in ({"threads": 0}, {"num_workers": 1}, {"num_workers": 2}):
+        with Loader(dataset, 5, seed=3, **how) as loader:
+            assert loader.workers == how.get("num_workers", 0)
+            for epoch in range(2):
+                made = torch.cat([images for images, _ in loader])
+                for index, image in enumerate(made):
+                    torch.default_generator.manual_seed(sample_seed(3, epoch, index))
+                    assert_same(image, dataset[index][0], (how, epoch, index))
+
+
+def test_a_class_that_is_thread_safe_is_called_in_threads() -> None:
+    """Also in torch's wrappers; of several classes all must say so, whatever their attributes."""
+    safe, own = ThreadSafeImages(PIPELINE), OwnImages(fuse(PIPELINE))
+    for one in (own, Subset(own, range(9)), ConcatDataset([safe, own])):
+        assert Loader(one, 5, num_workers=2).workers == 2
+    for one in (safe, Subset(safe, range(9)), ConcatDataset([safe, safe])):
+        assert Loader(one, 5, num_workers=2).workers == 0
+        assert len(torch.cat([images for images, _ in Loader(one, 5, num_workers=2)])) == len(one)
+
+
+def test_a_dataset_with_a_loader_of_its_own_runs_in_worker_processes() -> None:
+    """These cannot start others, so that loader makes its batches there."""
+    dataset = Subset(OfBatches(PIPELINE), range(4))
+    with Loader(dataset, 4, num_workers=1) as loader:
+        [made] = loader
+    assert_same(made, torch.stack([dataset[index] for index in range(4)]))
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_rows_of_hugging_face_are_sources(on_disk: bool, tmp_path: Any) -> None:
+    """A row of ``Image(decode=False)``, with bytes or a path, is taken as these are."""
+    rows = []
+    for number, data in enumerate(encoded()):
+        path = tmp_path / f"{number}.jpg"
+        path.write_bytes(data)
+        rows.append({"bytes": None if on_disk else data, "path": str(path)})
+    loaders = [Loader(Sources(*sources, transform=PIPELINE), 5) for sources in (rows, encoded())]
+
+    assert_same(*([images for images, _ in loader] for loader in loaders))
+    mixin = type("Rows", (DecodeMixin,), {"decode_options": DecodeOptions(reduce=2)})()
+    assert_same(mixin.decode(rows[0]), mixin.decode(encoded()[0]))
+    assert mixin.transformed(rows[0]) == mixin.transformed(encoded()[0])
+    with pytest.raises(TypeError, match="dict"):
+        Sources({"data": b""}).load(0)

@@ -16,11 +16,11 @@ from torch_reference import MEAN, PHOTOS, STD
 
 from fastdecode import backends
 from fastdecode.errors import BackendUnavailable
-from fastdecode.native._augment import Operation, Program, augment, do, draw_in_core
+from fastdecode.native._augment import Operation, Program, do, draw_in_core
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, Loader, Views
 from fastdecode.torch._loader.order import sample_seed
-from fastdecode.torch.transforms import GaussianBlur, RandomResizedCrop, Resize, ResizeCenterCrop
+from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Recipe
 
@@ -136,19 +136,6 @@ def test_a_loader_makes_a_list_of_batches(threads: int) -> None:
         assert_same([view[at] for view in images], list(expected))
 
 
-def test_augmentations_of_views_differ() -> None:
-    """Each view goes on drawing where the one before it ended."""
-    crop = RandomResizedCrop(16, scale=(1.0, 1.0), ratio=(4 / 3, 4 / 3))
-    crop.program = Program([*crop.program, *do(Operation("invert"), probability=0.5)])
-    inverted = set()
-    for seed in range(40):
-        generator = SampleGenerator("cpu").manual_seed(seed)
-        one, other = Views(crop, 2)(PHOTOS[0].read_bytes(), generator=generator)
-        means = one.float().mean(), other.float().mean()
-        inverted.add(tuple(bool(mean > 128) for mean in means))
-    assert len(inverted) == 4
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_no_draw_of_an_augmentation_is_drawn_again(count: int) -> None:
     """The numbers of a sample's views are the crop's, the augmentations', and the next crop's."""
@@ -167,19 +154,12 @@ def test_no_draw_of_an_augmentation_is_drawn_again(count: int) -> None:
             assert generator.state == expected.state
 
 
-def test_what_fuse_does_not_know_gets_the_image() -> None:
-    """A function is called with the decoded Pillow image, and the Loader leaves threads to it."""
-    views = Views([LARGE, lambda image: torch.tensor(image.size)])
-    with PillowImage.open(PHOTOS[0]) as image:
-        assert views(PHOTOS[0].read_bytes())[1].tolist() == list(image.size)
-    assert not views.isolated
-    assert Views(LARGE, 2).isolated
+def test_what_views_are_as_an_object() -> None:
+    """A copy makes the same; each pipeline is printed once; there is no one geometry, and no slot.
 
-
-def test_views_are_pickled_and_printed() -> None:
-    """A copy makes the same views; each pipeline is printed once."""
-    views = pickle.loads(pickle.dumps(KINDS["DINO's"]))
-    data = PHOTOS[0].read_bytes()
+    A function is called with the decoded Pillow image, and the Loader leaves threads to it.
+    """
+    views, data = pickle.loads(pickle.dumps(KINDS["DINO's"])), PHOTOS[0].read_bytes()
     made, expected = (
         each(data, generator=SampleGenerator("cpu").manual_seed(1))
         for each in (views, KINDS["DINO's"])
@@ -188,28 +168,11 @@ def test_views_are_pickled_and_printed() -> None:
     assert repr(views).count("RandomResizedCrop") == 2
     assert "2 x" in repr(views)
     assert "4 x" in repr(views)
-
-
-def test_views_have_no_common_geometry_and_no_slot() -> None:
-    """Whoever needs one geometry, or passes one tensor, gets an error that says why not."""
-    data = PHOTOS[0].read_bytes()
     with pytest.raises(ValueError, match="geometry"):
-        Views(LARGE, 2).with_geometry(data)
+        views.with_geometry(data)
     with pytest.raises(ValueError, match="several views"):
-        Views(LARGE, 2)(data, out=torch.empty(3, 48, 48))
-
-
-def test_pillows_blur_is_fused() -> None:
-    """`GaussianBlur` runs in the core in a Loader, with Pillow's bytes, and as often as it says."""
-    v1 = pytest.importorskip("torchvision.transforms")
-    from fastdecode.torch import fuse
-
-    crop = v1.CenterCrop(48)
-    steps = [v1.Resize(64), crop, GaussianBlur(1.0, 1.5, 1.5), v1.PILToTensor()]
-    fused = fuse(v1.Compose(steps))
-    data = PHOTOS[0].read_bytes()
-    made = fused(data, generator=SampleGenerator("cpu").manual_seed(1))
-    assert_same(made, fused(data))
-    plain = ResizeCenterCrop(64, 48)(data).permute(1, 2, 0).numpy()
-    blurred = augment(plain, [Operation("box_blur", (1.5,))])
-    assert_same(made.permute(1, 2, 0), torch.from_numpy(blurred))
+        views(data, out=torch.empty(3, 48, 48))
+    unknown = Views([LARGE, lambda image: torch.tensor(image.size)])
+    with PillowImage.open(PHOTOS[0]) as image:
+        assert unknown(data)[1].tolist() == list(image.size)
+    assert (unknown.isolated, views.isolated) == (False, True)
