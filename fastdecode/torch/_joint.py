@@ -179,6 +179,8 @@ class JointPlan:
 
     def __repr__(self) -> str:
         lines = self.plan.lines_with(map(Called, self.plan.rest), self.alike.plan)
+        placed = ", ".join(map(_recognise.name_of, filter(_is_placed, self._drawn)))
+        lines += [f"drawn in Python, in worker processes: {placed}"] if placed else []
         return "\n".join(["Plan(", *(f"  {line}" for line in lines), ")"])
 
 

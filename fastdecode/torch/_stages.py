@@ -38,7 +38,11 @@ class Called:
     part: Any
 
     def __call__(
-        self, image: Any, generator: torch.Generator | None, *, later: bool = False
+        self,
+        image: Any,
+        generator: torch.Generator | None,
+        *,
+        later: bool = False,  # noqa: ARG002 - as of other steps
     ) -> Any:
         """Return what the step makes of an image, with the global generators, as it is written."""
         if isinstance(self.part, OfImage) and isinstance(generator, GlobalDraws):
