@@ -172,7 +172,6 @@ WRONG_FOR_ITER: list[tuple[type[Exception], dict[str, Any]]] = [
         *((decode_batch, *wrong) for wrong in WRONG),
         *((decode_iter, *wrong) for wrong in WRONG_FOR_ITER),
     ],
-    ids=str,
 )
 @pytest.mark.parametrize(
     "items", [[], [b"damaged"], ["missing.jpg"], ALIKE], ids=["none", "bad", "missing", "good"]

@@ -312,7 +312,7 @@ class Image(torch.Tensor):
 
 
 @pytest.mark.parametrize("sides", [(70, 40), (40, 71), (5, 5), (1, 30)])
-@pytest.mark.parametrize(("step", "expected"), STEPS, ids=repr)
+@pytest.mark.parametrize(("step", "expected"), STEPS)
 def test_every_kind_of_image_has_the_same_result_of_its_kind(
     step: Any, expected: Any, sides: tuple[int, int]
 ) -> None:
