@@ -11,7 +11,9 @@ OpenCV's (of CLAHE 99.99 % are), and the draws have albumentations' distribution
 
 from __future__ import annotations
 
+import copy
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -53,19 +55,36 @@ class OfImage:
 
     def __init__(self, transform: Any) -> None:
         self.transform = transform
+        self._copies = threading.local()  # a transform draws from generators of its own
 
-    def __call__(self, image: Any) -> Any:
+    def __call__(self, image: Any, seed: int | None = None) -> Any:
         """Return the transformed image; from a Pillow image it makes an array.
 
-        A tensor stays one, which most transforms refuse: its rows are not where theirs are.
+        A tensor stays one, which most transforms refuse: its rows are not where theirs are. With a
+        seed, a copy of the transform draws from it, which is this thread's own.
         """
         given = np.asarray(image) if isinstance(image, PillowImage.Image) else image
-        return self.transform(image=given)["image"]
+        transform = self.transform if seed is None else self._seeded(seed)
+        return transform(image=given)["image"]
 
     def seed(self, seed: int) -> None:
         """Seed the transform itself, in a process in which nothing else draws from it."""
         if hasattr(self.transform, "set_random_seed"):  # not before albumentations 2
             self.transform.set_random_seed(seed)
+
+    def _seeded(self, seed: int) -> Any:
+        if not hasattr(self._copies, "transform"):
+            self._copies.transform = copy.deepcopy(self.transform)
+        self._copies.transform.set_random_seed(seed)
+        return self._copies.transform
+
+    @property
+    def can_be_seeded(self) -> bool:
+        """Whether albumentations alone draws, and calls no function of the user's."""
+        return is_its_own(self.transform)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OfImage, (self.transform,)
 
     def __repr__(self) -> str:
         return repr(self.transform)
@@ -111,6 +130,13 @@ def is_own_class(transform: Any) -> bool:
 def holds_functions(transform: Any) -> bool:
     """Return whether a transform was given a function of the user's."""
     return any(map(callable, vars(transform).values()))
+
+
+def is_its_own(transform: Any) -> bool:
+    """Return whether a transform, and all that it holds, is albumentations' own code."""
+    held = vars(transform).get("transforms") or ()
+    own = is_known(transform) and not holds_functions(transform)
+    return own and all(map(is_its_own, held))
 
 
 def steps_of(transform: OfImage) -> list[OfImage]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -23,8 +23,9 @@ from fastdecode.native._library import lib
 from fastdecode.torch import _recognise
 from fastdecode.torch._options import SIZE_OPTIONS
 from fastdecode.torch._plan import Plan, first_recipe
-from fastdecode.torch._stages import Called, as_written
+from fastdecode.torch._stages import Called, as_written, draws_for_itself
 from fastdecode.torch._unchanged import forget
+from fastdecode.torch._user_code import DrawingFrom
 from fastdecode.torch.transforms import EncodedTransform
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import DrawnSample, Recipe
@@ -73,8 +74,9 @@ class JointPlan:
         self.plan = Plan(whole, parts, count, "" if called else reason)
         self._drawn = tuple(drawn)
         self.does_something = bool(drawn)
-        calls = [*filter(_is_placed, drawn), *self.plan.rest]  # what draws from torch's generator
-        self.isolated = all(Called(part).isolated for part in calls)
+        self.isolated = all(Called(part).isolated for part in self.plan.rest)
+        placed = not all(isinstance(one, Recipe) for one in drawn)
+        self._draws_in_torch = placed or not all(map(_recognise.draws_nothing, self.plan.rest))
 
     @cached_property
     def alike(self) -> JointPlan:
@@ -91,7 +93,11 @@ class JointPlan:
         """Decode and transform an image, and transform its target alike."""
         generator = options.get("generator")
         plan = self if isinstance(generator, SampleGenerator) else self.alike
-        with suppress(Impossible):
+        # It looks at each call of torch, which is a tenth of the time of a sample with boxes.
+        looks = self._draws_in_torch and self.isolated
+        looks_for = generator if looks and draws_for_itself(generator) else None
+        drawing = nullcontext() if looks_for is None else DrawingFrom(looks_for)
+        with suppress(Impossible), drawing:
             return plan._make(data, target, **options)
         with as_written(generator):
             return self.as_written._make(data, target, **options)
@@ -179,8 +185,6 @@ class JointPlan:
 
     def __repr__(self) -> str:
         lines = self.plan.lines_with(map(Called, self.plan.rest), self.alike.plan)
-        placed = ", ".join(map(_recognise.name_of, filter(_is_placed, self._drawn)))
-        lines += [f"drawn in Python, in worker processes: {placed}"] if placed else []
         return "\n".join(["Plan(", *(f"  {line}" for line in lines), ")"])
 
 
@@ -218,7 +222,7 @@ def _follow(target: Any, operations: Any) -> Any:
 def _beside_targets(part: Any, recipe: Recipe) -> Recipe | None:
     """Return the recipe after a part that is called for the target; None if it is not known."""
     name = type(part).__qualname__
-    if not _recognise.is_of_v2(part):
+    if not _recognise.draws_in_torch(part):
         return None
     if _is_placed(part):
         in_bytes = recipe.form in ("pil", "uint8") and recipe.image is not np.ndarray

@@ -195,9 +195,14 @@ class Plan(EncodedTransform):
 
     @property
     def _opens(self) -> bool:
-        """Whether the head hands on the whole image, and the steps decide what to use."""
+        """Whether the head hands on the whole image, and code of the user's decides what to use."""
         whole = type(self.head) is Recipe and not self.head.program
-        return whole and self.form == "pil"
+        return whole and self.form == "pil" and self.ends_in_users_code
+
+    @cached_property
+    def ends_in_users_code(self) -> bool:
+        """Whether code of the user's is among the steps, or gets the result."""
+        return not self.steps or not all(map(_recognise.is_known, self.rest))
 
     def _through_steps(
         self, result: Any, generator: torch.Generator | None, *, later: bool = False
@@ -206,14 +211,19 @@ class Plan(EncodedTransform):
             result = step(result, generator, later=later)
         return result
 
+    @property
+    def draws_later(self) -> bool:
+        """Whether what `finish` draws does not depend on how much the head has drawn."""
+        return self.isolated and not self.ends_in_users_code
+
     def as_output(self, pixels: torch.Tensor, data: Any = None) -> Any:
         """Return the result of the head in the form that the next step, or the caller, gets.
 
-        A Pillow image has the `info` of the file, if that is given.
+        A Pillow image for code of the user's has the `info` of the file, if that is given.
         """
         image = self.image or (np.ndarray if self.form == "array" else None)
         made = as_image(pixels, self.form, image)
-        if data is not None and isinstance(made, PillowImage.Image):
+        if data is not None and isinstance(made, PillowImage.Image) and self.ends_in_users_code:
             made.info = info_of(data)
         return made
 

@@ -26,7 +26,7 @@ from fastdecode.native._augment import Program, flipped, group
 from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
-from fastdecode.torch._albumentations import OfImage
+from fastdecode.torch._albumentations import OfImage, is_of_albumentations
 from fastdecode.torch._draws import part_of
 from fastdecode.torch._programs import (
     OWN,
@@ -193,9 +193,27 @@ def is_followed(part: Any) -> bool:
     return row is not None and (row.in_place or row.step not in (_augment, _of_albumentations))
 
 
-def is_of_v2(part: Any) -> bool:
-    """Return whether a transform is v2's own, and calls no function of the user's."""
-    return _module(part) == _V2 and is_own(part) and not _holds_functions(part)
+def draws_nothing(part: Any) -> bool:
+    """Return whether a transform of torchvision is known to draw no random numbers."""
+    known = _module(part) in (_V1, _V2) and type(part).__qualname__ in _DRAW_NOTHING
+    return known and is_own(part) and not _holds_functions(part)
+
+
+def draws_in_torch(part: Any) -> bool:
+    """Return whether a transform is v2's or ours, with all that it holds: these draw by torch."""
+    module, held = type(part).__module__, getattr(part, "transforms", None) or ()
+    own = module.startswith((_V2, OWN)) and type(part).__qualname__ != "Lambda"
+    return own and is_own(part) and not _holds_functions(part) and all(map(draws_in_torch, held))
+
+
+def is_known(part: Any) -> bool:
+    """Return whether a part, with all that it holds, is code of a library and not of the user's."""
+    part = part.transform if isinstance(part, OfImage) else part
+    if is_of_albumentations(part):
+        return _albumentations.is_its_own(part)
+    held = getattr(part, "transforms", None) or ()
+    known = row_of(part) is not None or draws_nothing(part) or draws_in_torch(part)
+    return known and not _holds_functions(part) and all(map(is_known, held))
 
 
 def _holds_functions(part: Any) -> bool:
@@ -229,6 +247,12 @@ _OF_ARRAYS = (
     ),
     *("ToPILImage", "ToTensor"),
 )
+_DRAW_NOTHING = {
+    *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
+    *("ConvertImageDtype", "FiveCrop", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad"),
+    *("RGB", "Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "TenCrop", "ToDtype"),
+    *("ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
+}
 
 
 # ---- the program of one transform ----
@@ -246,10 +270,10 @@ def tensor_program_of(transform: Any, size: Size) -> Program:
     return for_tensors(_make(transform, size))
 
 
-def is_known(transform: Any) -> bool:
+def _is_known(transform: Any) -> bool:
     """Return whether a transform and all that it holds are libraries'."""
     held = getattr(transform, "transforms", None) or ()
-    return row_of(transform) is not None and all(map(is_known, held))
+    return row_of(transform) is not None and all(map(_is_known, held))
 
 
 def float_program_of(transform: Any, size: Size, recipe: Recipe) -> Program:
@@ -424,7 +448,7 @@ def _image_classification(recipe: Recipe, part: Any) -> Recipe | None:
 def _followed(recipe: Recipe, part: Any, make: Maker) -> Recipe | None:
     """Return the recipe with the program of a part; None if the core has none."""
     plain = recipe.channels == 3 and not recipe.joint
-    if not (plain or is_known(part)):
+    if not (plain or _is_known(part)):
         return None
     before = recipe.shape and recipe.shape[1:]
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch._recorded import LazyTensor, may_be_of, ppm
 from fastdecode.torch._snapshot import Snapshot
-from fastdecode.torch._user_code import says_thread_safe, seeded
+from fastdecode.torch._user_code import DrawingFrom, is_thread_safe, says_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import GlobalDraws, SampleGenerator
 from fastdecode.torch.transforms.base import DecodedPart, Recipe
 
@@ -44,15 +45,31 @@ class Called:
         *,
         later: bool = False,  # noqa: ARG002 - as of other steps
     ) -> Any:
-        """Return what the step makes of an image, with the global generators, as it is written."""
+        """Return what the step makes of an image."""
         if isinstance(self.part, OfImage) and isinstance(generator, GlobalDraws):
             self.part.seed(int(torch.randint(2**32, ())))
-        return self.part(image)
+            return self.part(image)
+        if isinstance(self.part, OfImage) and generator is not None and self.isolated:
+            return self.part(image, int(torch.randint(2**32, (), generator=generator)))
+        if not draws_for_itself(generator) or not self._is_known:
+            return self.part(image)  # with the global generators, as it is written
+        drawing = DrawingFrom(generator) if self.isolated else as_written(generator)
+        with drawing:
+            return self.part(image)
 
-    @property
+    @cached_property
+    def _is_known(self) -> bool:
+        return _recognise.row_of(self.part) is not None or _recognise.draws_in_torch(self.part)
+
+    @cached_property
     def isolated(self) -> bool:
-        """Whether its class says that threads may call it at once."""
-        return says_thread_safe(self.part)
+        """Whether threads may call it at once, and it draws from no generator that they share."""
+        if isinstance(self.part, OfImage):
+            return self.part.can_be_seeded
+        known = _recognise.draws_nothing(self.part) or _recognise.draws_in_torch(self.part)
+        held = getattr(self.part, "transforms", None) or ()
+        safe = is_thread_safe(self.part, "__call__", "forward")
+        return known or says_thread_safe(self.part) or (safe and not held)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Called, (self.part,)
@@ -143,7 +160,7 @@ class Following:
 
     @property
     def isolated(self) -> bool:
-        """Whether they are known, or say that threads may call them at once."""
+        """Whether none of them draws from a generator that threads share."""
         return all(_recognise.is_known(part) or Called(part).isolated for part in self.parts)
 
     def __reduce__(self) -> tuple[Any, ...]:

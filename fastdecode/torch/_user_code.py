@@ -15,11 +15,42 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from fastdecode._system.process import ForkLock
 
 _OURS = __name__.partition(".")[0]
+_LIKE = {"rand_like": torch.rand, "randn_like": torch.randn}
+_NAMES_IN_TORCH = (
+    "bernoulli bernoulli_ exponential_ multinomial normal normal_ rand randint randn random_ "
+    "randperm uniform_ _sample_dirichlet"
+)
+_DRAW_IN_TORCH = frozenset(_NAMES_IN_TORCH.split())
+"""torch's functions that draw, all of which take a generator."""
 _generators = ForkLock()  # who seeds the global ones for a sample
+
+
+class DrawingFrom(TorchFunctionMode):
+    """Lets torch's functions, called in this thread, draw from a generator and not the global one.
+
+    So transforms of torchvision's v2, which draw by torch alone, may run in several threads.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function; give it the generator if it draws, and has none."""
+        name, named = getattr(func, "__name__", ""), dict(kwargs or {})
+        if name in _LIKE:
+            like, func, args = args[0], _LIKE[name], (args[0].shape, *args[1:])
+            given = {key: value for key, value in named.items() if value is not None}
+            named = {"dtype": like.dtype, "device": like.device, **given}
+            name = func.__name__
+        if name in _DRAW_IN_TORCH and named.get("generator") is None:
+            named["generator"] = self._generator
+        return func(*args, **named)
 
 
 def is_thread_safe(owner: Any, *methods: str) -> bool:

@@ -132,12 +132,14 @@ class EncodedSample(NamedTuple):
 class EligibleRecipe(NamedTuple):
     """How the core or a device makes the samples of a dataset.
 
-    `image` is as for `Plan`; `maps` says that the dataset has a ``map_target``.
+    `image` is as for `Plan`; `maps` says that the dataset has a ``map_target``. `finish` makes the
+    sample of what the recipe makes, with the sample's generator, if that is not all.
     """
 
     recipe: Recipe
     image: type[torch.Tensor] | None
     maps: bool
+    finish: Callable[[torch.Tensor, torch.Generator], Any] | None = None
 
 
 class _Signature:
@@ -160,7 +162,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         Called with the file's bytes if it is an `EncodedTransform`, and otherwise with the decoded
         image in the form that `output` names. The leading steps of a torchvision pipeline that
         `fuse` recognises run while decoding. A change to one of its steps takes effect with the
-        next sample, in a `Loader` with the next epoch. What the core does not do is called as it is
+        next sample, in a `Loader` with the next epoch. What is not recognised is called as it is
         written, by a `Loader` in worker processes.
     target_transform : callable, optional
         Called with the target.
@@ -490,7 +492,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         if found is None:
             return ""
         return (
-            f"{found} runs in Python. For threads, say thread_safe = True in "
+            f"{found} is code of your own. For threads, say thread_safe = True in "
             f"{type(self).__name__}, if several may run it at once"
         )
 
@@ -555,25 +557,33 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Whether several threads may call `read` at once."""
         return is_thread_safe(self, "read")
 
-    def _eligible_recipe(self, settings: Settings) -> EligibleRecipe | str:
-        """Return the recipe that the core or a device may follow, or the reason why it may not."""
+    def _eligible_recipe(
+        self, settings: Settings, *, finishes: bool = False
+    ) -> EligibleRecipe | str:
+        """Return the recipe that the core or a device may follow, or the reason why it may not.
+
+        Who `finishes` the samples may follow it, too, if threads call the steps that come after it.
+        """
         if settings.loader is not None:
             return "the dataset has a loader of its own"
         if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
             return f"{type(self).__name__} has its own {changed}"
-        transform: Any = settings.transform
-        image = None
+        transform, image, finish = settings.transform, None, None
         if settings.joint is not None:
             return "its transforms= also takes the targets"
         if isinstance(transform, Plan):
             moved = transform.moving_part
             if moved is not None and self._maps_targets():
                 return f"{type(moved).__name__} moves pixels, so map_target cannot be called"
-            if transform.steps:
+            if finishes and transform.steps and transform.draws_later:
+                finish = transform.finish
+            elif transform.steps:
                 return f"{type(transform.rest[0]).__name__} comes after what is done while decoding"
-            if transform.form != "tensor":
+            elif transform.form != "tensor":
                 return "its transform makes Pillow images"
-            transform, image = transform.head, transform.image
+            else:
+                image = transform.image
+            transform = transform.head
         if not isinstance(transform, Recipe):
             kind = type(transform).__name__
             return f"its transform ({kind}) is not one that is done while decoding"
@@ -585,7 +595,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             return f"{type(transform.normalize).__name__} is not the package's Normalize"
         if transform.shape is None:
             return "its images differ in size"
-        return EligibleRecipe(transform, image, self._maps_targets())
+        return EligibleRecipe(transform, image, self._maps_targets(), finish)
 
     def _maps_targets(self) -> bool:
         return type(self).map_target is not DecodeDataset.map_target

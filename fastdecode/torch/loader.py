@@ -80,13 +80,12 @@ class Loader:
         batches.
     threads : int or "auto"
         How many threads make batches. ``"auto"`` is one per core that this process may use. It
-        starts as many worker processes instead if code in Python makes the samples (your own `read`
-        or `target_transform`, a step of the transform that the core does not do, a dataset of
-        another library) and does not say ``thread_safe = True``, or if the backend holds the GIL. 0
-        makes each batch in the calling thread, or in the prefetch thread if batches go to a device.
-        If you ask for threads in spite of such code, they call it one at a time, and what it draws
-        does not follow from `seed`, as with 0 and a device: the whole process shares the global
-        generators.
+        starts as many worker processes instead if code of your own makes the samples (a `read`, a
+        `target_transform`, a step of the transform, a dataset of another library) and does not say
+        ``thread_safe = True``, or if the backend holds the GIL. 0 makes each batch in the calling
+        thread, or in the prefetch thread if batches go to a device. If you ask for threads in spite
+        of such code, they call it one at a time, and what it draws does not follow from `seed`, as
+        with 0 and a device: the whole process shares the global generators.
     workers : int
         Make batches in this many worker processes instead of threads, for datasets whose own
         Python code is slow. The processes start again at each epoch, with the dataset as it is

@@ -28,7 +28,7 @@ from torch_reference import PHOTOS
 from fastdecode.native._augment import Impossible, Operation, augment, draw_in_core, draw_operations
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, fuse
-from fastdecode.torch._albumentations import program_of
+from fastdecode.torch._albumentations import OfImage, program_of
 
 pytest.importorskip("albumentations")
 import cv2
@@ -493,18 +493,36 @@ def test_a_hole_after_the_normalisation_has_the_value_that_is_given() -> None:
 
 @pytest.mark.parametrize("kind", [A.ToSepia, A.ISONoise])
 def test_a_step_of_albumentations_itself_is_seeded_and_ends_nothing(kind: Any) -> None:
-    """It draws from the sample's seed, also in worker processes; the rest is in the core."""
+    """Threads call copies of it, which draw from the sample's seed; the rest is in the core."""
     parts = [made("Resize"), A.HorizontalFlip(p=0.5), kind(p=1), made("InvertImg"), ToTensorV2()]
     dataset = Sources(*FILES * 4, transform=A.Compose(parts))
     fused = dataset._resolved_transform()
 
-    assert not fused.isolated
+    assert fused.isolated
     assert [type(stage).__name__ for stage in fused.steps] == ["Called", "Following"]
     results = []
-    for workers in (0, 1, 2):
-        with SeededLoader(dataset, 1, shuffle=False, num_workers=workers) as loader:
+    for how in ({"threads": 1}, {"threads": 3}, {"num_workers": 1}):
+        with SeededLoader(dataset, 1, shuffle=False, **how) as loader:
             results.append([batch[0] for batch in loader])
     assert_same(results[0], results[1])
     assert_same(results[0], results[2])
     if kind is A.ISONoise:  # it draws from its own generator
         assert len({one.numpy().tobytes() for one in results[0][::2]}) > 2
+
+
+def test_a_seed_is_for_a_copy_of_a_step() -> None:
+    """What it draws depends on nothing else, and the step itself draws on as before."""
+
+    class Drawing:
+        generator = random.Random(1)
+
+        def set_random_seed(self, seed: int) -> None:
+            self.generator = random.Random(seed)
+
+        def __call__(self, *, image: Any) -> dict[str, Any]:
+            return {"image": (image, self.generator.random())}
+
+    step = OfImage(Drawing())
+    first, other, again = (step("image", seed) for seed in (1, 2, 1))
+    assert first == again != other
+    assert "generator" not in vars(step.transform)

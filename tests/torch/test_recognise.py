@@ -281,7 +281,7 @@ def test_a_fused_pipeline_gets_the_form_that_output_names() -> None:
     made = ImageList(PHOTOS, transform=pipeline, output="tensor")[0]
     assert_same(made, Resize((20, 30), **PLAIN)(PHOTOS[0].read_bytes()))
     assert "in Python" not in repr(ImageList(PHOTOS, transform=pipeline, output="tensor"))
-    assert "in Python, in worker processes: ToDtype" in repr(
+    assert "in Python, in the Loader's threads: ToDtype" in repr(
         ImageList(PHOTOS, transform=pipeline, output="pil")
     )
 

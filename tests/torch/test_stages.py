@@ -458,6 +458,19 @@ def test_a_mean_that_is_changed_in_place_takes_effect(values: Any) -> None:
     check((before - fused(FILES[0].read_bytes())).mean(), torch.tensor(0.5), 0.01)
 
 
+def test_a_librarys_step_in_a_thread_draws_from_the_samples_seed() -> None:
+    """And not from torch's global generator, from which the training draws."""
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    steps = [v2.ToImage(), v2.Resize((16, 20)), v2.ToDtype(torch.float32, scale=True)]
+    dataset = ImageList(FILES, [0] * 3, transform=v2.Compose([*steps, v2.GaussianNoise()]))
+    batches = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        with SeededLoader(dataset, 3, threads=2) as loader:
+            batches.extend(images for images, _ in loader)
+    assert_same(batches[0], batches[1])
+
+
 def test_what_the_core_refuses_depends_on_the_samples_seed() -> None:
     """The corners of a small image may be drawn so that it has no perspective: then others are."""
     image = PillowImage.fromarray(np.random.default_rng(0).integers(0, 256, (4, 4, 3), np.uint8))

@@ -125,10 +125,12 @@ class NativeBatchMaker:
 
     def _eligible_recipe(self) -> EligibleRecipe | None:
         """Return how the core makes samples; None if the dataset or the backend forbids it."""
-        eligible: EligibleRecipe | str = self.dataset._eligible_recipe(self.settings)
+        eligible: EligibleRecipe | str
+        eligible = self.dataset._eligible_recipe(self.settings, finishes=not self._as_uint8)
         if isinstance(eligible, str) or not core_may_decode(self.settings.options.backend):
             return None
-        if self.seeds and eligible.maps:
+        draws_between = self.seeds and eligible.maps
+        if draws_between or (eligible.finish is not None and not self.isolated):
             return None  # code of the user's draws before and after the core, for each sample
         if self._as_uint8:
             return eligible._replace(recipe=eligible.recipe.in_bytes(), image=None)
@@ -253,11 +255,13 @@ class _Call:
         by = self._maker.settings.target_transform
         as_read = not self._eligible.maps and by is None
         as_read |= self._maker.seeds
-        bare = self._dataset._is_bare()
+        bare, finish = self._dataset._is_bare(), self._eligible.finish
         with self._maker.lock:
             for at, geometry in self._done:
                 image: Any = _IN_PLACE if rows is None else rows[at]
                 try:
+                    if finish is not None:
+                        image = finish(image, generator_of(self._seeds[at]))
                     target = targets[at]
                     if not as_read:
                         target = map_targets(self._dataset, target, geometry, by)
