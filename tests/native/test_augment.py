@@ -414,6 +414,7 @@ def test_several_choices_are_different_ones() -> None:
     assert found.keys() == expected.keys()
     squares = [(found[key] - count) ** 2 / count for key, count in expected.items()]
     assert sum(squares) < 20.5  # of 5 degrees of freedom: p = 0.001
+    assert set(_drawn(group("choice", steps, picks=3))) == set(permutations(shares))
 
 
 @pytest.mark.parametrize("sides", [(10, 10), (6, 20), (30, 4)])
