@@ -51,7 +51,7 @@ class RgbFile(NamedTuple):
     settings: ProcessorSettings
 
 
-class Box(NamedTuple):
+class PixelBox(NamedTuple):
     """A part of an image."""
 
     left: int
@@ -126,7 +126,7 @@ class Picture:
         known = self.before is not None and self.patches is None and self.table is None
         return known and self.values is None and self.rows is None and not self.followers
 
-    def crop(self, box: Box) -> Picture:
+    def crop(self, box: PixelBox) -> Picture:
         """Return a part of the image."""
         if box == (0, 0, *self.size) and self.patches is None:
             return self
@@ -146,18 +146,18 @@ class Picture:
         steps = [math.prod(self.shape[at + 1 :]) for at in range(len(axes))]
         return [steps[axes.index(axis)] for axis in _PLANES]
 
-    def box_at(self, place: int, height: int, width: int) -> Box | None:
+    def box_at(self, place: int, height: int, width: int) -> PixelBox | None:
         """Return the box of this size whose values begin at a place; of patches, that of one."""
         if self.patches is None:
             top, left = divmod(place, self.size[1])
-            box = Box(left, top, height, width)
+            box = PixelBox(left, top, height, width)
             return box if top + height <= self.size[0] and left + width <= self.size[1] else None
         how, axis = self.patches, self.patches.order.index("patch")
         number, rest = divmod(place, math.prod(self.shape[axis + 1 :]))
         square, inside = divmod(number, how.merge * how.merge)
         row, column = divmod(square, self.size[1] // width // how.merge)
         top, left = row * how.merge + inside // how.merge, column * how.merge + inside % how.merge
-        box = Box(left * width, top * height, height, width)
+        box = PixelBox(left * width, top * height, height, width)
         return None if rest or how.size != (height, width) else box
 
     def source(self) -> tuple[Picture, tuple[Operation, ...]]:

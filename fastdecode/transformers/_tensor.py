@@ -22,7 +22,7 @@ from fastdecode.native import _library
 from fastdecode.native._augment import Operation
 from fastdecode.native._library import Axis, Patches
 from fastdecode.torch._recorded import ANSWERED, LazyTensor
-from fastdecode.transformers._picture import Box, Picture, make_all, together
+from fastdecode.transformers._picture import PixelBox, Picture, make_all, together
 
 _LEVELS = 256
 _CPU = torch.device("cpu")
@@ -70,7 +70,7 @@ class RecordedImage(LazyTensor):
         values = values.as_strided(view.shape, view.stride(), view.storage_offset())
         return values if out is None else out.copy_(values)
 
-    def part(self) -> tuple[Picture, Box] | None:
+    def part(self) -> tuple[Picture, PixelBox] | None:
         """Return in which picture an image (..., 3, H, W) is, and where; None if it is none."""
         view = self.place
         *ones, channels, height, width = 0, *view.shape

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from cases import examples
 from corpus import usable_backends
-from encoded import chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pngs import bits_of, file, interlaced_header
+from pngs import bits_of, chunk, file, interlaced_header
 from same import assert_same
 
 from fastdecode import UnsupportedFormat, backends, decode, use

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import native_core, usable_backends
-from encoded import chunk, png
+from encoded import png
 from PIL import Image
+from pngs import chunk
 
 from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, probe, use
 from fastdecode._backends import registry

@@ -18,12 +18,11 @@ from cases import examples
 from corpus import samples
 from deflate import ILLEGAL, deflated, illegal
 from deflate import KINDS as BLOCKS
-from encoded import chunk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instructions import with_each
 from PIL import Image
-from pngs import FILTERS, SAMPLES, bits_of, file, interlaced_header, made
+from pngs import FILTERS, SAMPLES, bits_of, chunk, file, interlaced_header, made
 from processes import answers, resident
 from same import assert_same
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from pngs import chunk
 
 from fastdecode.testing import encode
 from fastdecode.types import Format
@@ -75,11 +76,6 @@ def box(kind: bytes, *contents: bytes) -> bytes:
     """Build an ISO base media file format box."""
     body = b"".join(contents)
     return struct.pack(">I4s", 8 + len(body), kind) + body
-
-
-def chunk(kind: bytes, body: bytes = b"") -> bytes:
-    """Build a PNG chunk."""
-    return struct.pack(">I4s", len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def png(

@@ -7,10 +7,13 @@ import struct
 import zlib
 from typing import Any
 
-from encoded import chunk
-
 SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 FILTERS = range(5)
+
+
+def chunk(kind: bytes, body: bytes = b"") -> bytes:
+    """Build a PNG chunk."""
+    return struct.pack(">I4s", len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def file(

@@ -388,7 +388,7 @@ def _class(image: Any) -> Any:
 
 def _level(wanted: torch.Tensor, *, of_bytes: bool) -> float:
     """Return the difference between neighbouring levels of bytes, as it may be in a result."""
-    if of_bytes or wanted.max() > 20:
+    if of_bytes or wanted.abs().max() > 20:
         return 1.0
     return (1 if wanted.min() >= 0 and wanted.max() <= 1 else 5) / 255  # normalised by a fifth
 
