@@ -22,7 +22,7 @@ from fastdecode.native import _library
 from fastdecode.native._augment import Operation
 from fastdecode.native._library import Axis, Patches
 from fastdecode.torch._recorded import ANSWERED, LazyTensor
-from fastdecode.transformers._picture import PixelBox, Picture, make_all, together
+from fastdecode.transformers._picture import Picture, PixelBox, make_all, together
 
 _LEVELS = 256
 _CPU = torch.device("cpu")
