@@ -116,9 +116,18 @@ class LazyArray:
         recorded = Recorded(width, height, self._operations)
         return Recording(self._file.data, self._file.name, recorded, self._sides, self._form)
 
-    def tensor(self) -> LazyTensor:
-        """Return what ToTensorV2 makes of it, to be made later."""
+    def tensor(self) -> torch.Tensor:
+        """Return what ToTensorV2 makes of it, to be made later.
+
+        As many wait as a batch has, so pixels that are larger than their result are not kept.
+        """
+        if isinstance(self._file, Pixels) and self._file.array.nbytes > self.nbytes:
+            return torch.from_numpy(np.ascontiguousarray(self.made().transpose(2, 0, 1)))
         return LazyTensor.of([self.recording()], stacked=False)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * int(self.dtype.itemsize)
 
     def made(self) -> np.ndarray[Any, Any]:
         """Return the array."""

@@ -6,6 +6,7 @@ how the steps after it are done: an image goes through the core again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from fastdecode.torch._recorded import LazyTensor, may_be_of, ppm
 from fastdecode.torch._snapshot import Snapshot
 from fastdecode.torch._user_code import DrawingFrom, is_thread_safe, says_thread_safe, seeded
 from fastdecode.torch.transforms._random_crop import GlobalDraws, SampleGenerator
-from fastdecode.torch.transforms.base import DecodedPart, Recipe
+from fastdecode.torch.transforms.base import DecodedPart, DrawnSample, Recipe
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -101,7 +102,8 @@ class InCore:
         height, width = rows.shape[:2]
         try:
             drawn = self.recipe.draw(width, height, generator)
-            if later and self._is_recordable:
+            # As many samples wait as a batch has: larger pixels than their result are not kept.
+            if later and self._is_recordable and rows.nbytes <= self._bytes_of(drawn):
                 return LazyTensor.of_sample(ppm(rows), "", drawn, self.recipe, self.recipe.image)
             pixels = self.recipe.make_from(DecodedPart(rows, 0, 0), drawn)
         except Impossible:  # then as written
@@ -113,6 +115,9 @@ class InCore:
         if isinstance(made, PillowImage.Image) and isinstance(image, PillowImage.Image):
             made.info = dict(image.info)
         return made
+
+    def _bytes_of(self, drawn: DrawnSample) -> int:
+        return math.prod(drawn.size) * self.recipe.channels * self.recipe.dtype.itemsize
 
     @property
     def _is_recordable(self) -> bool:
