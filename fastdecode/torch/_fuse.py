@@ -267,8 +267,9 @@ def fuse(
 
     Of albumentations the result takes images, masks, boxes and keypoints by name, as the pipeline
     does, which draws by itself. Of an image from `fastdecode.open` the core does what was drawn,
-    within a level; a step that it does not do gets the pixels. The draws follow from the ``seed``
-    of the Compose, or else from torch's global generator.
+    each step within a level, of which a later one, such as CLAHE, may make more; a step that it
+    does not do gets the pixels. The draws follow from the ``seed`` of the Compose, or else from
+    torch's global generator.
 
     From the first step on that is neither, the pipeline runs as written. That step gets the same
     input as without `fuse`: a Pillow image, or a contiguous tensor.
