@@ -225,7 +225,7 @@ def test_results_hold_no_cycle() -> None:
     try:
         for processor in processors:
             processor([PHOTO, PHOTO], return_tensors="pt")
-        left = [one for one in gc.get_objects() if isinstance(one, Picture)]
+        left = [one for one in gc.get_objects() if type(one) is Picture]
     finally:
         gc.enable()
     assert not left
