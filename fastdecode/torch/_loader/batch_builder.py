@@ -20,7 +20,7 @@ from fastdecode.torch._loader.samples import SampleMaker, SampleSource
 from fastdecode.torch.dataset import EncodedSample, check_pair
 
 if TYPE_CHECKING:
-    from fastdecode.gpu._choice import Loaded
+    from fastdecode.gpu import Loaded
     from fastdecode.torch._loader.read_ahead import Read
     from fastdecode.torch.dataset import EligibleRecipe
     from fastdecode.torch.transforms import Normalize
