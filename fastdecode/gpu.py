@@ -21,8 +21,8 @@ import torch
 from fastdecode._backends import registry, selection
 from fastdecode._backends.batch_base import BatchBackend, BatchItem, declares, is_of_the_device
 from fastdecode._decode.api import decode
+from fastdecode._decode.engine import count_fallback
 from fastdecode._decode.plan import plan_options
-from fastdecode._decode.stats import count_fallback
 from fastdecode._formats import jpeg
 from fastdecode._system.process import after_fork
 from fastdecode._system.processor import usable_cores

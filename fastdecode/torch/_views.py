@@ -13,7 +13,7 @@ from fastdecode import _formats
 from fastdecode._arguments import is_int, shown
 from fastdecode._buffers import as_buffer
 from fastdecode._decode.api import decode_part
-from fastdecode._decode.opening import info_of
+from fastdecode._decode.lazy import info_of
 from fastdecode._pixels import seen_size
 from fastdecode.torch._fuse import Fused, fuse
 from fastdecode.torch._plan import Plan

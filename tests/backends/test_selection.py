@@ -20,7 +20,7 @@ from fastdecode import (
     use,
 )
 from fastdecode._backends import registry
-from fastdecode._backends.ranking import DEFAULT
+from fastdecode._backends.selection import DEFAULT
 from fastdecode.testing import drawing, encode
 from fastdecode.types import Reduce
 

@@ -25,7 +25,7 @@ from PIL import Image
 from same import assert_same
 
 from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode, probe
-from fastdecode._backends import libtiff
+from fastdecode._backends import pillow
 from fastdecode._formats import heif as heif_boxes
 from fastdecode._formats import tiff
 from fastdecode.testing import drawing, encode
@@ -346,7 +346,7 @@ def test_words_of_libtiff_are_in_the_error(
 
     The messages of others who use Pillow stay where they were, also in other threads meanwhile.
     """
-    if libtiff._handler is None:
+    if pillow._handler is None:
         pytest.skip("libtiff cannot be reached here")
     data = _compressed(kind)
 

@@ -18,7 +18,7 @@ from scans import Scan, coefficients, segment, write
 
 from fastdecode import DecodeError, FastDecodeError, backends, decode, decode_batch, probe
 from fastdecode._backends import registry
-from fastdecode._backends.ranking import default_order
+from fastdecode._backends.selection import default_order
 from fastdecode._formats import jpeg
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import Box, Reduce
