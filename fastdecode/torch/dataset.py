@@ -119,16 +119,6 @@ class Settings(NamedTuple):
         return is_isolated(transform)
 
 
-class EncodedSample(NamedTuple):
-    """A sample that has been read, so that the next step need not read it again."""
-
-    source: Any  # from the dataset's ``read``, for error messages
-    data: Any  # the encoded image
-    target: Any
-    target_is_mapped: bool = False  # whether the target has been mapped and transformed
-    error: Exception | None = None  # what ``read`` raised
-
-
 class EligibleRecipe(NamedTuple):
     """How the core or a device makes the samples of a dataset.
 
@@ -297,20 +287,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Return a context for fetching a batch; a subclass may read all its items on entry."""
         return nullcontext()
 
-    def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
-        """Group the positions in `indices` by what one call of `_read_group` reads."""
-        return [[at] for at in range(len(indices))]
-
-    def _read_group(self, indices: Sequence[int]) -> list[Any]:
-        """Return the result of `read` for each index, or its error; called in reading threads."""
-        found: list[Any] = []
-        for index in indices:
-            try:
-                found.append(self.read(index))
-            except Exception as error:  # of any kind: raised later, when the item is made
-                found.append(error)
-        return found
-
     def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
         """Adapt a target to the crop and scale of its image; for subclasses with boxes or masks.
 
@@ -363,31 +339,22 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         ValueError
             `out` is given, but `sample_shape` is None.
         """
-        return self._load(index, self._settings(), None, generator, out)
+        return self._load(index, self._settings(), generator, out)
 
     def _load(
         self,
         index: int,
         settings: Settings,
-        encoded: EncodedSample | None,
         generator: torch.Generator | None,
         out: torch.Tensor | None,
     ) -> tuple[Any, Any]:
-        """Load a sample, which may have been read already."""
         source = None
         try:
-            if encoded is None:
-                source, target = check_pair(self, index, self.read(index))
-                encoded = EncodedSample(source, source, target)
-            source, target = encoded.source, encoded.target
-            if encoded.error is not None:
-                raise encoded.error
+            source, target = check_pair(self, index, self.read(index))
             if settings.joint is not None:
-                return self._make_pair(encoded.data, target, settings, generator)
-            image, geometry = self._make_image(encoded.data, settings, generator, out)
-            if not encoded.target_is_mapped:
-                target = map_targets(self, target, geometry, settings.target_transform)
-            return image, target
+                return self._make_pair(source, target, settings, generator)
+            image, geometry = self._make_image(source, settings, generator, out)
+            return image, map_targets(self, target, geometry, settings.target_transform)
         except ITEM_ERRORS as error:
             if is_item_error(error):
                 self._name_sample(error, index, source)
@@ -552,11 +519,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     def _may_fuse(self) -> bool:
         return self.decode_options.fuse and self._loader is None
 
-    @property
-    def _reads_in_threads(self) -> bool:
-        """Whether several threads may call `read` at once."""
-        return is_thread_safe(self, "read")
-
     def _eligible_recipe(
         self, settings: Settings, *, finishes: bool = False
     ) -> EligibleRecipe | str:
@@ -617,7 +579,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         generator: torch.Generator | None = None,
         out: torch.Tensor | None = None,
         among: Sequence[int] | None = None,
-        encoded: EncodedSample | None = None,
     ) -> Any:
         """Return one sample, or what `on_error` puts in its place. Loaders call this.
 
@@ -630,8 +591,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             As for `load`.
         among : sequence of int, optional
             The indices that ``on_error="replace"`` may draw from, such as those of a subset.
-        encoded : EncodedSample, optional
-            The sample as far as it has been read already.
 
         Returns
         -------
@@ -646,21 +605,18 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             samples in a row are damaged.
         """
         settings = self._settings()
-        return self._fetch(index, settings, encoded, generator, out, lambda: among or ())
+        return self._fetch(index, settings, generator, out, lambda: among or ())
 
     def _fetch(
         self,
         index: int,
         settings: Settings,
-        encoded: EncodedSample | None,
         generator: torch.Generator | None,
         out: torch.Tensor | None,
         among: Callable[[], Sequence[int]],
     ) -> Any:
         make = partial(self._make_sample, settings=settings, generator=generator, out=out)
         try:
-            if encoded is not None:
-                return self._load(index, settings, encoded, generator, out)
             return make(index)
         except ITEM_ERRORS as error:
             sample = self._apply_policy(index, error, make, settings.options.on_error, among)
@@ -734,7 +690,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Make a sample, with the subclass's own `load` or ``__getitem__`` if it has one."""
         if not self._is_overridden():
             if type(self).load is DecodeDataset.load:
-                return self._load(index, settings, None, generator, out)
+                return self._load(index, settings, generator, out)
             return self.load(index, generator=generator, out=out)
         if out is not None:
             raise ValueError(f"{type(self).__name__} has its own __getitem__, which takes no out")

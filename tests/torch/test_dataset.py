@@ -312,10 +312,7 @@ def test_what_is_missing_is_told() -> None:
     ids=lambda value: value if isinstance(value, str) and value.startswith("ret") else "",
 )
 @pytest.mark.parametrize("transform", [None, RandomResizedCrop(8)], ids=["whole", "crop"])
-@pytest.mark.parametrize("read_threads", [0, 1])
-def test_errors_of_read_say_what_to_return(
-    given: Any, said: str, transform: Any, read_threads: int
-) -> None:
+def test_errors_of_read_say_what_to_return(given: Any, said: str, transform: Any) -> None:
     """If `read` does not return a pair, the error names the class and explains the pair."""
 
     class Wrong(Photos):
@@ -328,7 +325,7 @@ def test_errors_of_read_say_what_to_return(
     for use in (
         lambda: dataset[0],
         lambda: dataset.__getitems__([0, 1]),
-        lambda: next(iter(Loader(dataset, 2, threads=1, read_threads=read_threads))),
+        lambda: next(iter(Loader(dataset, 2, threads=1))),
     ):
         with pytest.raises(TypeError, match=expected):
             use()

@@ -233,8 +233,7 @@ def test_the_cores_samples_are_pythons(data: Any, folder: Path, made: Made) -> N
     made.clear()
     ours = dataset(transform)
     threads = data.draw(st.sampled_from([1, 3, 8]), "threads")
-    read_threads = data.draw(st.sampled_from([0, 0, 2]), "read_threads")
-    batches = batches_and_errors(ours, threads=threads, read_threads=read_threads, **how)
+    batches = batches_and_errors(ours, threads=threads, **how)
 
     assert_same(batches, reference)
     assert sorted(ours.errors) == sorted(expected.errors)

@@ -28,7 +28,6 @@ from fastdecode.torch._wrappers import inside, items_of, locate, snapshot, unwra
 from fastdecode.torch.dataset import (
     DecodeDataset,
     EligibleRecipe,
-    EncodedSample,
     Settings,
     overridden,
 )
@@ -40,7 +39,6 @@ from fastdecode.torch.transforms._random_crop import (
 
 if TYPE_CHECKING:
     from fastdecode.torch._loader.order import Item
-    from fastdecode.torch._loader.read_ahead import Read
 
 
 _ITEM_METHODS = frozenset(("__getitem__", "__getitems__"))
@@ -231,9 +229,9 @@ class SampleSource:
 
     @contextmanager
     def prefetch_batch(self, indices: Sequence[Any]) -> Iterator[None]:
-        """Let the datasets read a batch at once if they can; fetch its items within the block."""
+        """Let datasets on a server read a batch at once; make its samples within the block."""
         with ExitStack() as stack:
-            if self.datasets:
+            if self.remote:
                 places = []
                 for index in indices:
                     with suppress(IndexError, TypeError):  # raised when the item is made
@@ -242,13 +240,6 @@ class SampleSource:
                     inside = [index for where, index in places if where is dataset]
                     stack.enter_context(dataset._prefetch_batch(inside))
             yield
-
-    @property
-    def no_read_ahead_reason(self) -> str:
-        """The reason why other threads may not read for the dataset; empty if they may."""
-        if not self.datasets:
-            return self._foreign_dataset_reason()
-        return next(filter(None, map(_own_way, self.datasets)), "")
 
     @property
     def holds_gil(self) -> bool:
@@ -278,17 +269,10 @@ class SampleSource:
             for failure in found:
                 dataset.errors.add(failure)
 
-    def fetch(
-        self,
-        index: Any,
-        generator: torch.Generator,
-        out: torch.Tensor | None,
-        encoded: EncodedSample | None = None,
-    ) -> Any:
+    def fetch(self, index: Any, generator: torch.Generator, out: torch.Tensor | None) -> Any:
         """Return a sample, or SKIPPED.
 
-        All random draws come from `generator`. `out` is the image's slot in a batch. `encoded` is
-        the sample if it has already been read, only where a recipe is `eligible`.
+        All random draws come from `generator`. `out` is the image's slot in a batch.
         """
         if not self.datasets:
             return self.dataset[index]
@@ -298,7 +282,7 @@ class SampleSource:
         if type(dataset).fetch is DecodeDataset.fetch:
             among = partial(items_of, self._wrappers, dataset)
             settings = self.settings(dataset)
-            sample = dataset._fetch(place, settings, encoded, generator, out, among)
+            sample = dataset._fetch(place, settings, generator, out, among)
         else:
             sample = dataset.fetch(place, generator=generator, out=out)
         return sample[0] if sample is not SKIPPED and dataset._is_bare() else sample
@@ -384,7 +368,6 @@ class SampleMaker:
         items: Sequence[Item],
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
-        reads: Sequence[Read] | None = None,
         take: Take = take_new,
     ) -> list[Any]:
         """Make the samples that the core can make; each of the others is FALLBACK.
@@ -393,17 +376,15 @@ class SampleMaker:
         """
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
-        return self.native.make(items, images, stopped, reads, take)
+        return self.native.make(items, images, stopped, take)
 
-    def make_one(
-        self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
-    ) -> Any:
-        """Make one sample, or SKIPPED; `out` and `encoded` are as for `SampleSource.fetch`."""
+    def make_one(self, item: Item, out: torch.Tensor | None = None) -> Any:
+        """Make one sample, or SKIPPED; `out` is as for `SampleSource.fetch`."""
         with self._lock:
             if self._seeds:
                 seed_global_generators(item.seed)
             try:
-                return self.source.fetch(item.index, self.generator_of(item.seed), out, encoded)
+                return self.source.fetch(item.index, self.generator_of(item.seed), out)
             except (IndexError, TypeError) as error:
                 self.source.name_sampler(error, item.index)
                 raise
