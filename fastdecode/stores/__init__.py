@@ -58,12 +58,7 @@ KINDS: dict[str, Kind] = {
         (".lmdb", ".mdb"),
         "lmdb",
     ),
-    "hdf5": Kind(
-        "fastdecode.stores.hdf5:Hdf5Store",
-        "fastdecode.stores.hdf5:Hdf5Writer",
-        (".h5", ".hdf5"),
-        "hdf5",
-    ),
+    "hdf5": Kind("fastdecode.stores.hdf5:Hdf5Store", "", (".h5", ".hdf5"), "hdf5"),
     "recordio": Kind("fastdecode.stores.recordio:RecordStore", "", (".rec",)),
 }
 """Every kind of store by its name. To add a kind, write its module and add a line here."""

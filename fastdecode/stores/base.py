@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,11 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastdecode.types import Buffer
-
-_NOT_THERE = tuple(
-    getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
-)
-"""Errors of file systems that cannot reserve disk space."""
 
 
 class StoreOptions(TypedDict, total=False):
@@ -433,22 +426,3 @@ class Writer(ABC):
         return ValueError(
             f"{self.location}: an earlier item could not be written: create the store again"
         )
-
-
-def reserve_space(path: Path, start: int, size: int) -> None:
-    """Reserve disk space for a part of a file, for libraries that crash when the disk is full.
-
-    The file may grow to the end of that part.
-    """
-    if hasattr(os, "posix_fallocate"):
-        with path.open("rb+") as file:
-            try:
-                os.posix_fallocate(file.fileno(), start, size)
-            except OSError as error:
-                if error.errno not in _NOT_THERE:
-                    raise
-            else:
-                return
-    # Not a reservation, but all that can be checked: another process may fill the disk meanwhile.
-    if shutil.disk_usage(path.parent).free < size:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -234,7 +234,7 @@ def test_memory_is_that_of_one_sample(tmp_path: Path) -> None:
 def test_false_size_allocates_no_memory(tmp_path: Path) -> None:
     """A header that promises terabytes is a truncated shard and allocates nothing."""
     path = tmp_path / "t.tar"
-    path.write_bytes(make_header(b"a.jpg", 1 << 70) + bytes(1024))
+    path.write_bytes(make_header("a.jpg", 1 << 70) + bytes(1024))
 
     with pytest.raises(StoreError, match="truncated"):
         list(stream_tar(path))
@@ -264,10 +264,12 @@ def test_member_names_are_those_that_webdataset_splits_alike(
 
 
 @settings(deadline=None)
-@given(st.binary(min_size=1, max_size=400).filter(lambda name: b"\0" not in name))
+@given(
+    st.binary(min_size=1, max_size=400).filter(lambda name: b"\0" not in name and name[:1] != b"/")
+)
 def test_header_round_trip(name: bytes) -> None:
     """A header gives back name and size; a flipped bit is found."""
-    header = make_header(name, 12345)[-512:]
+    header = make_header(name.decode("utf-8", "surrogateescape"), 12345)[-512:]
 
     found = parse_header(header)
     assert found is not None

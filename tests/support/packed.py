@@ -16,7 +16,7 @@ from fastdecode.packing import pack
 from fastdecode.packing._rewrite import Work
 from fastdecode.testing import drawing, encode
 
-_LIBRARIES = {"lmdb": "lmdb", "hdf5": "h5py"}
+_LIBRARIES = {"lmdb": "lmdb"}
 KINDS = {
     name: (f"out{kind.suffixes[0] if kind.suffixes else ''}", _LIBRARIES.get(name, ""))
     for name, kind in stores.KINDS.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +17,7 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 """The end of a tar: two blocks of zeros."""
 
-_LONGEST_NAME = 100
-_LONGEST_PREFIX = 155
-_MAX_OCTAL = 8**11
-_LONG_NAME = b"././@LongLink"
 _FIELDS = struct.Struct("100s 24x 12s 12x 8s c 100x 6s 82x 155s 12x")
-_BLOCK = struct.Struct("100s 8s 8s 8s 12s 12s 8s c 100x 6s 2s 64x 8s 8s 155s 12x")
 _ADLER = 65521
 
 _PIECE = 1 << 20
@@ -77,24 +73,18 @@ def parse_header(block: bytes) -> TarHeader | None:
     return TarHeader(name, length, kind)
 
 
-def make_header(name: bytes, size: int) -> bytes:
+def make_header(name: str, size: int) -> bytes:
     """Return the header of a regular file, which is always the same for the same file.
 
-    It has owner id 0, mode 0644 and time 0. A name that does not fit into ustar's fields precedes
-    the header as a GNU long name.
+    It has owner id 0, mode 0644 and time 0. A name or size that does not fit into ustar's fields
+    has GNU's form.
     """
-    prefix, short = _split(name)
-    if short is not None:
-        return _block(short, size, b"0", prefix)
-    long = name + b"\0"
-    return b"".join(
-        (
-            _block(_LONG_NAME, len(long), b"L"),
-            long,
-            bytes(-len(long) % BLOCK),
-            _block(name[:_LONGEST_NAME], size, b"0"),
-        )
-    )
+    about = tarfile.TarInfo(name)
+    about.size = size
+    try:
+        return about.tobuf(tarfile.USTAR_FORMAT, "utf-8", "surrogateescape")
+    except ValueError:
+        return about.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 def padded(size: int) -> int:
@@ -110,25 +100,6 @@ def _number(field: bytes) -> int:
     if number < 0:
         raise ValueError("a size below zero")
     return number
-
-
-def _split(name: bytes) -> tuple[bytes, bytes | None]:
-    """Split a name at a slash to fit ustar's two fields; the second is None if it cannot fit."""
-    if len(name) <= _LONGEST_NAME:
-        return b"", name
-    at = name.find(b"/", len(name) - _LONGEST_NAME - 1)
-    if 0 < at <= _LONGEST_PREFIX and at + 1 < len(name):
-        return name[:at], name[at + 1 :]
-    return b"", None
-
-
-def _block(name: bytes, size: int, kind: bytes, prefix: bytes = b"") -> bytes:
-    small = size < _MAX_OCTAL
-    length = b"%011o\0" % size if small else b"\x80" + size.to_bytes(11, "big")
-    zeros = b"0000000\0"  # owner and group, the numbers of a device
-    about = length, b"00000000000\0", b" " * 8, kind, b"ustar\0", b"00", zeros, zeros, prefix
-    block = _BLOCK.pack(name, b"0000644\0", zeros, zeros, *about)
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
 class Readable(Protocol):

@@ -110,7 +110,7 @@ class TarWriter(Writer):
 
         That is the data's offset, the length of the headers before it, and their CRC-32.
         """
-        header = make_header(name.encode(), len(data))
+        header = make_header(name, len(data))
         padding = bytes(padded(len(data)) - len(data))
         return [header, data, padding], (start + len(header), len(header), zlib.crc32(header))
 
