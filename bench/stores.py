@@ -61,7 +61,7 @@ class Hdf5Writer(Writer):
         self._images = self._file.create_dataset("images", dtype=h5py.vlen_dtype("u1"), **form)
         self._labels = self._file.create_dataset("labels", dtype="i8", **form)
 
-    def _append(self, key: str, data: memoryview, target: Any) -> None:
+    def _append(self, _key: str, data: memoryview, target: Any) -> None:
         for table, value in ((self._images, np.frombuffer(data, "u1")), (self._labels, target)):
             table.resize(len(table) + 1, 0)
             table[-1] = value

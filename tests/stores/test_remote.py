@@ -85,7 +85,7 @@ def test_a_remote_shard_without_an_index_says_what_to_do(place, tmp_path: Path) 
     shard, _ = _shard(tmp_path)
     _upload(place, shard)
 
-    with pytest.raises(StoreError, match=r"has no index.*fastdecode index --to"):
+    with pytest.raises(StoreError, match=r"has no index.*index_tar\(.*index=FILE"):
         open_store(f"{uri}/t.tar", storage_options=options)
     with pytest.raises(ValueError, match="say with index= where"):
         index_tar(f"{uri}/t.tar", storage_options=options)

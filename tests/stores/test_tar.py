@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from same import assert_same
 from tars import image, numbered, write_tar
 
-from fastdecode.cli import main
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._index import Index
@@ -155,21 +154,18 @@ def test_no_index_replaces_another_file(tmp_path: Path, other: str) -> None:
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_indexes_of_two_shards_do_not_replace_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``index --to`` does not replace the index of another shard of the same name."""
-    shards = []
+def test_indexes_of_two_shards_do_not_replace_each_other(tmp_path: Path) -> None:
+    """`index_tar` does not replace the index of another shard of the same name."""
+    shards, index = [], tmp_path / "train.tar.fdx"
     for target, name in enumerate(("a", "b")):
-        shards.append(str(tmp_path / name / "train.tar"))
+        shards.append(tmp_path / name / "train.tar")
         with create_store(shards[-1], classes=["x", "y"]) as writer:
             writer.add("a.jpg", image(0), target)
-    to = ["index", "--to", str(tmp_path / "to")]
 
-    assert main([*to, shards[0]]) == main([*to, shards[0]]) == 0
-    assert main([*to, *shards]) == 1
-    assert "is there already" in capsys.readouterr().err
-    with open_store(shards[0], index=tmp_path / "to" / "train.tar.fdx") as store:
+    assert len(index_tar(shards[0], index=index)) == len(index_tar(shards[0], index=index)) == 1
+    with pytest.raises(FileExistsError, match="another index"):
+        index_tar(shards[1], index=index)
+    with open_store(shards[0], index=index) as store:
         assert store.target(0) == 0
 
 

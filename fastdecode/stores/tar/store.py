@@ -180,8 +180,8 @@ class TarStore(IndexedStore):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
         error = StoreError(
             f"{self.location} has no index {SUFFIX} for these members next to it, and a shard that "
-            "is not local cannot be opened without one: make it with `fastdecode index "
-            f"--to FOLDER {self.location}`, and put it next to the shard"
+            "is not local cannot be opened without one: make it with "
+            f"index_tar({self.location!r}, index=FILE), and put it next to the shard"
         )
         return with_advice(error, ", or open the shard with index=FOLDER; or read it by stream_tar")
 
@@ -386,7 +386,7 @@ def about_index(size: int, wanted: WantedMembers) -> dict[str, Any]:
 
 
 def _remake_hint(shard: str) -> str:
-    return f"make the index with `fastdecode index {shard}`"
+    return f"make its index anew with fastdecode.stores.tar.index_tar({shard!r})"
 
 
 def _build_index(source: TarSource, wanted: WantedMembers) -> IndexBuilder:
