@@ -27,11 +27,10 @@ from fastdecode.packing._check import printable
 from fastdecode.packing._rewrite import Options, Work
 from fastdecode.stores import create_store, kind_by_suffix, kind_for, open_store
 from fastdecode.stores._index import Index, dump_json
-from fastdecode.stores._items import Keys
 from fastdecode.stores._ranges import is_uri, local_path
+from fastdecode.stores.base import Keys
 from fastdecode.stores.folder import INDEX
-from fastdecode.stores.tar.store import SUFFIX
-from fastdecode.stores.tar.writer import ShardFull, TarWriter
+from fastdecode.stores.tar.store import SUFFIX, ShardFull, TarWriter
 
 if TYPE_CHECKING:
     from fastdecode.packing._rewrite import Outcome

@@ -23,7 +23,7 @@ from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.errors import BackendUnavailable, FastDecodeError
 from fastdecode.native import add_restart_markers
 from fastdecode.packing._check import reason, verify
-from fastdecode.stores._items import check_target
+from fastdecode.stores.base import check_target
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store

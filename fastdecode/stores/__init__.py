@@ -50,7 +50,7 @@ KINDS: dict[str, Kind] = {
     "folder": Kind("fastdecode.stores.folder:open_folder", "fastdecode.stores.folder:FolderWriter"),
     "list": Kind("fastdecode.stores.file_list:open_list", "", (".csv", ".tsv")),
     "tar": Kind(
-        "fastdecode.stores.tar.store:open_tar", "fastdecode.stores.tar.writer:TarWriter", (".tar",)
+        "fastdecode.stores.tar.store:open_tar", "fastdecode.stores.tar.store:TarWriter", (".tar",)
     ),
     "lmdb": Kind(
         "fastdecode.stores.lmdb:LmdbStore",

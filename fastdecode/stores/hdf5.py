@@ -11,7 +11,7 @@ import numpy as np
 
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError, with_advice
-from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
+from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._ranges import RangeFile, Ranges, local_path
 from fastdecode.types import Buffer
 
@@ -27,7 +27,7 @@ class _OpenFile(NamedTuple):
     ranges: Ranges
 
 
-class Hdf5Store(SelfDescribed):
+class Hdf5Store(IndexedStore):
     """An HDF5 file as a store.
 
     One dataset has an encoded image in each row, as variable-length uint8 or as opaque bytes.
@@ -69,9 +69,10 @@ class Hdf5Store(SelfDescribed):
         super().__init__(location)
         self._names = images, targets, keys
         self._storage_options = dict(storage_options or {})
-        self._reload()
+        self._contents = self._describe(self._handle())
 
-    def _load(self, opened: _OpenFile) -> None:
+    def _describe(self, opened: _OpenFile) -> Index:
+        """Return the keys and targets."""
         file, count, builder = opened.file, len(opened.images), IndexBuilder()
         _, targets, keys = self._names
         with self._naming_item(None):
@@ -82,7 +83,7 @@ class Hdf5Store(SelfDescribed):
             columns = [_column(file, name, count, self.location) for name in (keys, targets)]
             for index, (key, target) in enumerate(zip(*columns, strict=True)):
                 builder.add(f"{index:08d}" if keys is None else str(key), target)
-        self._contents = Index(builder.to_bytes(), self.location)
+        return Index(builder.to_bytes(), self.location)
 
     def _open(self) -> _OpenFile:
         ranges = Ranges(self.location, self._storage_options, descriptor=False)

@@ -20,7 +20,7 @@ import lmdb
 
 from fastdecode._system.process import after_fork
 from fastdecode.errors import StoreError
-from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
+from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._ranges import Ranges, is_uri, local_path
 from fastdecode.stores.base import Writer
 
@@ -41,7 +41,7 @@ _NOT_THERE = tuple(
 """Errors of file systems that cannot reserve disk space."""
 
 
-class LmdbStore(SelfDescribed):
+class LmdbStore(IndexedStore):
     """An LMDB file, or a folder with ``data.mdb``, as a store.
 
     The file is opened read-only and without LMDB's lock file, so it may be on a read-only file
@@ -69,9 +69,7 @@ class LmdbStore(SelfDescribed):
         if is_uri(location):
             raise ValueError(f"{location}: LMDB can only be mapped; copy it to a local disk first")
         super().__init__(location)
-        self._reload()
-
-    def _load(self, opened: Environment) -> None:
+        opened = self._handle()
         found = opened.get(INDEX)
         self._is_own = found is not None
         if found is not None:

@@ -24,7 +24,7 @@ from fastdecode.native import _library
 from fastdecode.packing import BadItems, pack
 from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, kind_for, open_store
-from fastdecode.stores._items import Keys
+from fastdecode.stores.base import Keys
 from fastdecode.testing import drawing, encode
 
 needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")

@@ -21,10 +21,15 @@ from tars import image, numbered, write_tar
 from fastdecode.errors import StoreError
 from fastdecode.stores import create_store, open_store
 from fastdecode.stores._index import Index
-from fastdecode.stores.tar.format import make_header, parse_header
-from fastdecode.stores.tar.names import member_name, split
-from fastdecode.stores.tar.store import COLUMNS, TarStore, index_tar, stream_tar
-from fastdecode.stores.tar.writer import ShardFull, TarWriter
+from fastdecode.stores.tar.format import make_header, member_name, parse_header, split
+from fastdecode.stores.tar.store import (
+    COLUMNS,
+    ShardFull,
+    TarStore,
+    TarWriter,
+    index_tar,
+    stream_tar,
+)
 
 _ITEMS: dict[str, Any] = {
     "a.jpg": None,
