@@ -722,6 +722,6 @@ def _decode_options(options: DataLoaderOptions) -> dict[str, Any]:
 
 
 def _parse_device(device: str | int | torch.device) -> torch.device:
-    from fastdecode.gpu._devices import parse_device
+    from fastdecode.gpu import parse_device
 
     return parse_device(device)

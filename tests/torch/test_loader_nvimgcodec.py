@@ -16,12 +16,12 @@ from loading import Sources, copies
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _choice
+from fastdecode.gpu import load
 from fastdecode.testing import drawing, encode
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 
 try:
-    _choice.load("nvimgcodec", torch.device("cpu"))
+    load("nvimgcodec", torch.device("cpu"))
 except BackendUnavailable as error:
     pytest.skip(str(error), allow_module_level=True)
 

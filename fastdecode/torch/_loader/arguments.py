@@ -279,8 +279,7 @@ class BatchWay(NamedTuple):
 
 def load_decoder(decode: str, device: torch.device) -> str:
     """Return the name of the batch backend that ``decode="gpu"`` or a name means, and load it."""
-    from fastdecode.gpu._choice import choose
-    from fastdecode.gpu._devices import check_device
+    from fastdecode.gpu import check_device, choose
 
     loaded = choose(check_device(device), decode)
     return "cpu" if loaded is None else loaded.name

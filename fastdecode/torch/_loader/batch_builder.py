@@ -19,7 +19,7 @@ from fastdecode.torch._loader.order import Item
 from fastdecode.torch._loader.samples import SampleMaker, SampleSource
 
 if TYPE_CHECKING:
-    from fastdecode.gpu._choice import Loaded
+    from fastdecode.gpu import Loaded
     from fastdecode.torch.dataset import EligibleRecipe
     from fastdecode.torch.transforms import Normalize
 

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fastdecode import _formats
+from fastdecode import _formats, gpu
 from fastdecode._buffers import as_buffer
 from fastdecode._decode.resizing import ResizePlan
 from fastdecode._system.process import ForkLock
-from fastdecode.gpu import _choice
-from fastdecode.gpu._devices import check_device
-from fastdecode.gpu._requests import Request, decode_requests, make_request
-from fastdecode.gpu._resize import resize_into
+from fastdecode.gpu import Request, check_device, decode_requests, make_request, resize_into
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._loader.batch_builder import (
     BatchBuilder,
@@ -352,7 +349,7 @@ class Delivery:
         self._decoder = decoder
         if decoder is not None:
             place = check_device(device)
-            _choice.load(decoder, place)
+            gpu.load(decoder, place)
             inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
             transfer: Transfer = DecodingTransfer(inner, 2 * _DEPTH)
             self._prefetcher: DevicePrefetcher = _OwnPrefetcher(_Relay(), transfer)
@@ -366,7 +363,7 @@ class Delivery:
         if eligible is None or self._decoder is None:
             return None
         # Load it for each epoch: a library's state does not survive a fork.
-        return DeviceDecoding(_choice.load(self._decoder, self._prefetcher.device), eligible)
+        return DeviceDecoding(gpu.load(self._decoder, self._prefetcher.device), eligible)
 
     @property
     def depth(self) -> int:
