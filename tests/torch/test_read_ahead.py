@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -13,7 +12,7 @@ import pytest
 import torch
 from same import assert_same
 
-from fastdecode.stores import create_store, open_store
+from fastdecode.stores import create_store
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -63,18 +62,6 @@ def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
     )
 
 
-@pytest.mark.parametrize(("threads", "shuffle"), [(0, True), (1, False), (3, True)])
-def test_batches_are_the_same(shards: str, server: Server, threads: int, shuffle: bool) -> None:
-    """A batch has the same images in the same order, for any number of reading threads."""
-    options = {"shuffle": shuffle, "seed": 3, "threads": threads}
-    with Loader(opened(shards, server), BATCH, read_threads=0, **options) as loader:
-        expected = copies(loader)
-    for read_threads in (None, 1, 5):
-        dataset = opened(shards, server)
-        with Loader(dataset, BATCH, read_threads=read_threads, **options) as loader:
-            assert_same(copies(loader), expected, read_threads)
-
-
 def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> None:
     """In order, a batch of a shard takes one request; without reading ahead, one per item.
 
@@ -90,45 +77,6 @@ def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> N
             counts.append(server.requests["GET", ".tar"])
 
     assert counts == [COUNT] * 2 + [SHARDS] * 4
-
-
-def test_an_epoch_in_order_takes_a_request_per_batch(shards: str, server: Server) -> None:
-    """In order, an epoch of several batches takes one request for each batch of each shard."""
-    parts = [-(-(COUNT - shard) // SHARDS) for shard in range(SHARDS)]
-    shard_of = [shard for shard, count in enumerate(parts) for _ in range(count)]
-    touched = {(at // BATCH, shard) for at, shard in enumerate(shard_of)}
-    for _ in range(2):
-        dataset = opened(shards, server)
-        server.requests.clear()
-        with Loader(dataset, BATCH) as loader:
-            list(loader)
-        assert server.requests["GET", ".tar"] == len(touched)
-
-
-def test_one_shard_that_is_lost_leaves_the_others_their_requests(
-    shards: str, server: Server, tmp_path: Path
-) -> None:
-    """A shard that cannot be opened is an error; those beside it are still read in one request."""
-    store = pickle.loads(pickle.dumps(opened(shards, server).store))
-    where = f"s3://{BUCKET}/{tmp_path.name}/t-00001.tar"
-    fsspec.core.url_to_fs(where, **server.options)[0].rm(where)
-    part = -(-COUNT // SHARDS)
-
-    groups = store.groups(list(range(COUNT)))
-    assert [len(group) for group in groups] == [part, *[1] * part, COUNT - 2 * part]
-    with pytest.raises(FileNotFoundError, match=r"t-00001\.tar"):
-        raise store.read_group(groups[1])[0]  # type: ignore[misc]
-
-
-def test_an_item_that_comes_twice_is_read_for_each(shards: str, server: Server) -> None:
-    """A sampler may repeat indices, and use negative ones."""
-    dataset = opened(shards, server)
-    order = [5, 5, -1, 0, 5, COUNT - 1]
-    with Loader(dataset, 6, sampler=order) as loader:
-        ((images, targets),) = list(loader)
-
-    assert targets.tolist() == [dataset.store.target(index % COUNT) for index in order]
-    assert len(images) == 6
 
 
 def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) -> None:
@@ -258,16 +206,3 @@ def test_closing_while_an_epoch_begins_ends_it(where: str, monkeypatch: pytest.M
     assert isinstance(first_batch(loader).exception(30), RuntimeError)
     assert len(copies(loader)) == -(-COUNT // BATCH)
     loader.close()
-
-
-def test_a_store_says_what_it_reads_together(shards: str, server: Server) -> None:
-    """Each item is in one group; neighbours in a shard are in the same group."""
-    with open_store(shards, storage_options=server.options) as store:
-        order = [7, 0, 22, 1, 8]
-        groups = store.groups(order)  # which opens the shards
-        assert [store.read_group([index]) for index in order] == [
-            [bytes(store.read(index))] for index in order
-        ]
-        assert sorted(map(sorted, groups)) == [[0, 1, 7], [8], [22]]
-        for group in groups:
-            assert store.read_group(group) == [store.read(index) for index in group]
