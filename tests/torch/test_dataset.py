@@ -18,8 +18,8 @@ from PIL import Image as PillowImage
 from same import assert_same
 
 import fastdecode
-from fastdecode import decode, probe, register
-from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, StoreDataset, fuse
+from fastdecode import decode, register
+from fastdecode.torch import ImageFolder, ImageList, StoreDataset, fuse
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.transforms import (
     Compose,
@@ -57,14 +57,6 @@ def theirs(*parts: Any) -> Any:
 def small(image: Any) -> Any:
     """Shrink a decoded image; `fuse` does not know this transform."""
     return image.resize((8, 6))
-
-
-GENERATOR = np.random.default_rng(1)
-
-
-def draw_elsewhere(image: Any) -> Any:
-    """Change an image by a generator that no sample seeds."""
-    return np.asarray(image) + GENERATOR.integers(9)
 
 
 def test_what_was_not_imported_yet_is_there() -> None:
@@ -226,45 +218,6 @@ def test_shape_and_type_of_samples_are_told() -> None:
     assert (Photos(small).sample_shape, Photos().sample_dtype) == (None, None)
 
 
-def test_isolated_only_where_no_unknown_code_draws() -> None:
-    """Code of the user's must say that threads may call it; the class, or the object, can."""
-
-    class Photos(ImageList):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(PHOTOS, [0] * len(PHOTOS), *given)
-
-    class Own(Photos):
-        def __getitem__(self, index: int) -> Any:
-            return super().__getitem__(index)
-
-    own = RandomResizedCropFlipNormalize(32)
-
-    class Safe(Own):
-        thread_safe = True
-
-    class Below(Safe):
-        def read(self, index: int) -> Any:
-            return super().read(index)
-
-    assert Photos().isolated
-    assert Photos(own).isolated
-    assert Photos(compose(RandomResizedCrop(64), ToTensor())).isolated
-    for given in (
-        (own, str),
-        (compose(RandomResizedCrop(64), small),),
-        (small,),
-        (RandomResizedCrop.__call__,),
-    ):
-        dataset = Photos(*given)
-        assert not dataset.isolated
-        dataset.thread_safe = True
-        assert dataset.isolated
-    assert not Own(own).isolated
-    assert Own(own).sample_shape is None
-    assert (Safe(own).isolated, Safe(small).isolated) == (True, True)
-    assert not Below(own).isolated
-
-
 def test_own_getitem_makes_the_batches() -> None:
     """If a subclass overrides `__getitem__`, all callers use it."""
 
@@ -331,17 +284,6 @@ def test_errors_of_read_say_what_to_return(given: Any, said: str, transform: Any
             use()
 
 
-class Boxes(Photos):
-    """The sample photos, with the whole image as a box that follows the transform."""
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        header = probe(PHOTOS[index].read_bytes())
-        return PHOTOS[index], [[0, 0, header.width, header.height]]
-
-    def map_target(self, target: Any, geometry: Any) -> Any:
-        return geometry, geometry.boxes(target, clip=False)
-
-
 def test_known_transform_is_fused() -> None:
     """The parts of a pipeline are fused with decoding, as `repr` shows."""
     tensor = ToTensor()
@@ -379,64 +321,6 @@ def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
     encoded = ResizeCenterCropNormalize(64, 48)  # which always gets the bytes
     image, _ = Photos(theirs(encoded, torch.neg), fuse=False)[0]
     assert_same(image, -encoded(PHOTOS[0].read_bytes()))
-
-
-class Switched(Photos):
-    """Its transform is a property."""
-
-    @property
-    def transform(self) -> Any:
-        return compose(Resize((self.size, self.size)), ToTensor())
-
-
-def test_a_transform_or_options_that_are_assigned_fuse_anew() -> None:
-    """A size that is changed, another transform, and other options take effect at once."""
-    dataset = Photos(compose(RandomResizedCrop(64), ToTensor()))
-    shapes = [dataset[0][0].shape]
-
-    dataset.transform.transforms[0].size = (32, 40)
-    shapes.append(dataset[0][0].shape)
-    dataset.transform = compose(Resize((8, 8), flip=0.5), ToTensor())
-    shapes.append(dataset[0][0].shape)
-    dataset.decode_options = DecodeOptions(quality="fast")
-    assert "quality='fast'" in repr(dataset)
-    dataset.decode_options = DecodeOptions(reduce=2)
-    assert "nothing fused (reduce=2" in repr(dataset)
-    assert dataset.sample_shape is None
-    dataset.transform = None
-
-    assert shapes == [(3, 64, 64), (3, 32, 40), (3, 8, 8)]
-    assert isinstance(dataset[0][0], PillowImage.Image)
-    switched = Switched()
-    for size in (8, 16, 8):
-        switched.size = size
-        assert switched[0][0].shape == (3, size, size)
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [RandomResizedCropFlipNormalize(32), compose(RandomResizedCrop(32), ToTensor())],
-    ids=["own", "fused"],
-)
-def test_targets_follow_the_crop(transform: Any) -> None:
-    """`map_target` gets the crop that was drawn for this sample, or the geometry of its reduction.
-
-    If a part after the fused ones may move pixels, boxes are refused.
-    """
-    image, (geometry, boxes) = Boxes(transform, lambda target: target)[1]
-    left, top, right, bottom = boxes[0]
-    vertical, horizontal = geometry.scale
-    header = probe(PHOTOS[1].read_bytes())
-
-    assert image.shape == (3, 32, 32)
-    assert geometry.size == (32, 32)
-    assert right - left == pytest.approx(header.width * horizontal)
-    assert bottom - top == pytest.approx(header.height * vertical)
-    image, (geometry, boxes) = Boxes(reduce=2)[0]
-    assert geometry.size == (image.height, image.width)
-    assert boxes.tolist() == [[0, 0, probe(PHOTOS[0].read_bytes()).width / 2, 166.5]]
-    with pytest.raises(ValueError, match="small"):
-        Boxes(compose(RandomResizedCrop(64), small))[0]
 
 
 def test_other_precisions_run_as_written() -> None:

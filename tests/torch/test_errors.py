@@ -6,15 +6,13 @@ import errno
 import gc
 import pickle
 import re
-import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from damaged import CUT, FILES, NO_SUCH_FILE, PHOTO, SMALL, Listed
+from damaged import CUT, NO_SUCH_FILE, PHOTO, SMALL, Listed
 from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
@@ -193,33 +191,6 @@ def test_mistakes_are_raised_whatever_the_policy(on_error: Any, error: BaseExcep
     assert dataset.errors == []
 
 
-def test_every_kind_of_damage_can_be_skipped() -> None:
-    """A non-image, a header with a huge size, and a folder count as damage."""
-    too_large = FILES / "gen_jpeg_claims_65500x65500_jpg.jpg"
-    dataset = Listed(FILES / "gen_text.png", too_large, FILES, b"", on_error="skip")
-
-    assert [dataset.fetch(index) for index in range(4)] == [SKIPPED] * 4
-    for index, kind in enumerate([errors.UnsupportedFormat, errors.ImageTooLarge, OSError]):
-        with pytest.raises(kind):
-            dataset.load(index)
-
-
-@pytest.mark.parametrize("on_error", ["skip", "replace"])
-def test_own_getitem_keeps_the_policy(on_error: str) -> None:
-    """The policy also applies to a subclass with its own `__getitem__`."""
-
-    class ByItself(Listed):
-        def __getitem__(self, index: int) -> Any:
-            return self.decode(self.sources[index]), index
-
-    for kind in (Through, ByItself):
-        dataset = kind(PHOTO, CUT, on_error=on_error)
-        targets = [target for _, target in dataset.__getitems__([0, 1])]
-
-        assert targets == ([0] if on_error == "skip" else [0, 0])
-        assert [failure.index for failure in dataset.errors] == [1]
-
-
 def test_mistake_of_a_replacement_is_raised() -> None:
     """An error of the program ends the search for a replacement."""
 
@@ -231,22 +202,6 @@ def test_mistake_of_a_replacement_is_raised() -> None:
 
     with pytest.raises(errors.UnknownBackend, match=r"^a mistake$"):
         Wrong(CUT, PHOTO, on_error="replace")[0]
-
-
-def test_several_threads_fail_at_once() -> None:
-    """Threads that meet the same damaged files record each of them once."""
-    dataset = Listed(*([CUT] * 40), on_error="skip")
-    start = threading.Barrier(8)
-
-    def fetch_all() -> None:
-        start.wait(30)
-        for index in range(40):
-            assert dataset.fetch(index) is SKIPPED
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: fetch_all(), range(8)))
-
-    assert sorted(failure.index for failure in dataset.errors) == list(range(40))
 
 
 def test_failures_cross_process_borders() -> None:
@@ -294,13 +249,3 @@ def test_replacement_lies_in_the_subset(load: Any, how: str) -> None:
     [(_, targets)] = load(IN_SUBSETS[how](whole), 3)
 
     assert {target % 100 for target in targets.tolist()} == {5}
-
-
-@pytest.mark.parametrize("around", [lambda wrapped: wrapped, lambda wrapped: Subset(wrapped, [1])])
-def test_wrapper_with_getattr_is_not_passed_by(around: Any) -> None:
-    """A wrapper that hands on unknown attributes gives its own samples in torch's DataLoader."""
-    wrapped = Numbered(Numbered(Listed(PHOTO, PHOTO, transform=SMALL)))
-
-    [targets] = [targets for _, targets in DataLoader(around(wrapped), 2)]
-
-    assert targets.tolist()[-1] == 201

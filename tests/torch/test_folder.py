@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from same import assert_same
 from torch.utils.data import DataLoader
 
 import fastdecode
-from fastdecode import DecodeError, decode, decode_file, probe
+from fastdecode import decode, decode_file, probe
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.tar.format import IMAGES
-from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, Loader
+from fastdecode.torch import ImageFolder, ImageList, Loader
 from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize, ToTensor
 
 CROP = ResizeCenterCropNormalize(32, 24)
@@ -83,29 +82,6 @@ def test_given_loader_is_obeyed(root: Path) -> None:
     assert_same(np.asarray(ImageFolder(root, reduce=2).loader(path)), decode_file(path, 2))
     by_bytes = ImageFolder(root, CROP, loader=lambda path: Path(path).read_bytes())
     assert_same(by_bytes[0][0], CROP(Path(path).read_bytes()))
-
-
-def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
-    """If a loader's error names the path, it is not added again."""
-    shutil.copy(CUT, root / "A" / "1.jpg")
-    dataset = ImageFolder(root, loader=decode_file)
-
-    with pytest.raises(DecodeError) as caught:
-        dataset[0]
-
-    assert str(caught.value).startswith(f"{root / 'A' / '1.jpg'} (item 0): ")
-    assert str(caught.value).count("1.jpg") == 1
-
-
-def test_geometry_is_not_known_behind_a_loader(root: Path) -> None:
-    """`map_target` with the user's loader is refused, because the geometry is unknown."""
-
-    class Boxes(ImageFolder):
-        def map_target(self, target: Any, geometry: Any) -> Any:
-            return geometry
-
-    with pytest.raises(ValueError, match="loader"):
-        Boxes(root, loader=PillowImage.open)[0]
 
 
 def test_subclass_of_torchvision_style_works(root: Path) -> None:
@@ -195,15 +171,6 @@ def test_files_can_be_chosen(root: Path) -> None:
         ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
 
 
-@pytest.mark.parametrize(
-    "given", [{"root": 5}, {"target_transform": 5}, {"loader": "pil"}], ids=str
-)
-def test_wrong_types_are_told(root: Path, given: dict[str, Any]) -> None:
-    """An argument of a wrong type is refused by its name, before any file is read."""
-    with pytest.raises(TypeError, match=rf"{next(iter(given))}.*{next(iter(given.values()))}"):
-        ImageFolder(**{"root": root, **given})
-
-
 # ---- `ImageList`: paths from a list or a CSV file ----
 
 FOLDER = Path(fastdecode.__file__).parent / "samples"
@@ -225,35 +192,6 @@ def test_images_and_targets_belong_together() -> None:
     assert dataset.imgs is dataset.samples
     assert dataset.targets == ["casa", "wren"]
     assert_same(np.asarray(dataset[1][0]), decode((FOLDER / NAMES[1]).read_bytes()))
-
-
-def test_without_targets_a_sample_is_the_image_alone() -> None:
-    """Images without targets collate; skipped ones are left out, replaced ones come."""
-    paths = [*NAMES, "gone.jpg"]
-    dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
-    images = next(iter(DataLoader(dataset, batch_size=4)))
-
-    assert images.shape == (3, 3, 24, 24)
-    assert_same(dataset[1], images[1])
-    assert not dataset.has_targets
-    assert dataset.load(1)[1] is None
-
-    dataset.decode_options = DecodeOptions(on_error="replace")
-
-    assert dataset[3].shape == (3, 24, 24)
-    assert dataset.fetch(3)[1] is None
-
-
-def test_lists_that_do_not_fit_are_refused() -> None:
-    """A single path, wrong types, and another number of targets are errors."""
-    with pytest.raises(TypeError, match=r"several paths.*\bImageFolder\b"):
-        ImageList(NAMES[0])
-    with pytest.raises(TypeError, match=r"paths.*NoneType"):
-        ImageList(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"paths\[1\].*int"):
-        ImageList([NAMES[0], 5])
-    with pytest.raises(ValueError, match="3 paths, but 2 targets"):
-        ImageList(NAMES, [0, 1])
 
 
 def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
@@ -337,23 +275,6 @@ def test_wrong_csv_is_refused_with_the_line(
     """Missing values are errors with file and line, before anything is decoded."""
     with pytest.raises(ValueError, match=message):
         ImageList.from_csv(written(tmp_path, text), **options)
-
-
-def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
-    """`from_csv` of a subclass returns that subclass, which can be pickled."""
-    dataset = Named.from_csv(written(tmp_path, f"{FOLDER / NAMES[0]},7\n"), transform=CROP)
-    again = pickle.loads(pickle.dumps(dataset))
-
-    assert again[0][1] == NAMES[0]
-    assert_same(again[0][0], CROP((FOLDER / NAMES[0]).read_bytes()))
-
-
-class Named(ImageList):
-    """A list whose targets are file names."""
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        path, _ = super().read(index)
-        return path, Path(path).name
 
 
 @pytest.mark.parametrize(

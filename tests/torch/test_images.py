@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -47,30 +46,6 @@ def test_every_level_is_normalised_as_by_torchvision() -> None:
     assert (Normalize(None)(LEVELS).min(), Normalize(None)(LEVELS).max()) == (0, 1)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(3, 1, 1), (2, 3, 4, 5), (2, 1, 3, 4, 5), (0, 3, 4, 5)])
-def test_batches_are_normalised_like_their_images(shape: tuple[int, ...], layout: Any) -> None:
-    """Any number of dimensions may come before the channels, and a batch keeps its layout."""
-    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator())
-    pixels = pixels.contiguous(memory_format=layout) if len(shape) == 4 else pixels
-
-    result = Normalize()(pixels)
-
-    assert (result.shape, result.stride()) == (shape, pixels.stride())
-    images, expected = (one.reshape(-1, *shape[-3:]) for one in (result, pixels))
-    assert_same([*images], [normalized(one) for one in expected], within=1e-6)
-
-
-def test_the_result_goes_where_it_is_wanted() -> None:
-    """`out` may have any strides, and is returned; the bytes are not changed."""
-    out = torch.zeros((16, 16, 3)).permute(2, 0, 1)
-    pixels = LEVELS.clone()
-
-    assert Normalize()(pixels, out=out) is out
-    assert_same(out, normalized(LEVELS), within=1e-6)
-    assert_same(pixels, LEVELS)
-
-
 @pytest.mark.parametrize(
     ("pixels", "out", "named"),
     [
@@ -109,19 +84,6 @@ def test_floats_are_normalised_as_they_are(dtype: Any, inplace: bool) -> None:
     assert Normalize()(values, out=out) is out
     assert_same(out, result)
     assert_same(Normalize(None)(values), values)
-
-
-def test_it_works_on_several_devices_in_turn_and_is_pickled_without_them() -> None:
-    """Constants follow the pixels to their device; torch's "meta" stands for a second one."""
-    normalize = Normalize((0.1, 0.2, 0.3), (1, 2, 3))
-    before = pickle.dumps(normalize)
-    for device in ("cpu", "meta", "cpu"):
-        result = normalize(LEVELS.to(device))
-        assert (result.device.type, result.shape) == (device, LEVELS.shape)
-    assert pickle.dumps(normalize) == before
-    other = pickle.loads(before)
-    assert_same(other(LEVELS), normalized(LEVELS, (0.1, 0.2, 0.3), (1, 2, 3)), within=1e-6)
-    assert other(LEVELS.to("meta")).device.type == "meta"
 
 
 @pytest.mark.parametrize(

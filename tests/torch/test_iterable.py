@@ -108,17 +108,6 @@ def test_it_gives_what_dataloader_gives(folder: Path, workers: int, how: dict[st
         assert_same(made, [_expected(dataset, epoch=epoch, **how) for epoch in range(2)])
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
-def test_other_contexts(folder: Path, context: str) -> None:
-    """Processes of any kind give the same."""
-    how: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": context}
-    with Loader(Photos(folder), 8, seed=7, channels_last=True, **how) as loader:
-        made = [*loader]
-
-    assert made[0][0].is_contiguous(memory_format=torch.channels_last)
-    assert_same(made, _expected(Photos(folder), 8))
-
-
 @pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 2}], ids=str)
 def test_single_samples_of_a_map_style_dataset(how: dict[str, Any]) -> None:
     """They are those of batches of one, and converted as by torch's DataLoader."""
@@ -273,14 +262,6 @@ def test_what_a_dataset_keeps_between_epochs_is_saved(workers: int) -> None:
     assert_same(rest, following)
 
 
-def test_other_workers_cannot_resume() -> None:
-    """A state is that of as many worker processes."""
-    state = Loader(OfDataset(), 3).state_dict()
-
-    with pytest.raises(ValueError, match="num_workers=0"):
-        Loader(OfDataset(), 3, num_workers=2).load_state_dict(state)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_dataset_without_a_state_is_saved_between_epochs(workers: int) -> None:
     """In the middle of one, the error says what it needs."""
@@ -356,27 +337,10 @@ class Odd(Numbers):
         return self.made(number)
 
 
-def failing(number: int) -> int:
-    if number == 5:
-        raise KeyError("wrong")
-    return number
-
-
 def hanging(number: int) -> int:
     if number == 4:
         time.sleep(60)
     return number
-
-
-def test_what_cannot_be_pickled_is_an_error() -> None:
-    """It says so, and that the calling process would do without."""
-    unsendable = Odd(lambda number: lambda: number)
-    with (
-        Loader(unsendable, None, num_workers=2) as loader,
-        pytest.raises(TypeError, match="num_workers=0"),
-    ):
-        next(iter(loader))
-    assert next(iter(Loader(unsendable, None)))() == 0
 
 
 def test_late_batch_is_a_timeout() -> None:
@@ -390,24 +354,6 @@ def test_late_batch_is_a_timeout() -> None:
         for child in multiprocessing.active_children():
             if child not in before:
                 child.terminate()  # torch would give it five seconds
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_errors_reach_the_caller(workers: int) -> None:
-    """With the worker's traceback, in the place of their batch; the epoch goes on as by torch."""
-    seen: list[Any] = []
-    with Loader(Odd(failing), 2, num_workers=workers) as loader:
-        batches = iter(loader)
-        while not seen or seen[-1] is not None:
-            try:
-                seen.append(next(batches, None))
-            except KeyError as error:
-                seen.append(error)
-    others = [*range(4)] if not workers else [0, 2, 1, 3, 4, 6, *range(8, 23, 2)]
-
-    failed = next(one for one in seen if isinstance(one, KeyError))
-    assert ("in sample" in str(failed)) == bool(workers)
-    assert torch.cat([one for one in seen if torch.is_tensor(one)]).tolist() == others
 
 
 def move(worker: int) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
-import time
-import weakref
 from collections import OrderedDict
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +13,10 @@ import numpy as np
 import pytest
 import torch
 from loading import (
-    PROCESS_WARNINGS,
     Images,
     Plain,
-    copies,
-    pool_threads,
     script,
     targets_and_errors,
-    wait_until,
 )
 from loading import (
     SeededLoader as Loader,
@@ -35,78 +27,10 @@ from torch.utils.data import (
     ConcatDataset,
     DataLoader,
     Subset,
-    default_collate,
 )
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastdecode.testing import drawing, encode
-from fastdecode.torch import ImageList
-from fastdecode.torch.transforms import Resize, ResizeCenterCropNormalize
-
-
-@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
-@pytest.mark.parametrize("how", [{"threads": 2}, {"threads": 0}, {"workers": 1}], ids=str)
-@pytest.mark.parametrize("targets", [True, False])
-@pytest.mark.parametrize(
-    ("output", "error", "told"),
-    [
-        (None, TypeError, 'output="tensor"'),
-        ("tensor", RuntimeError, "(3, 30, 41) and (3, 30, 42)"),
-        ("array", RuntimeError, "(30, 41, 3) and (30, 42, 3)"),
-    ],
-)
-def test_images_that_cannot_be_stacked_are_told_with_the_way_out(
-    tmp_path: Path,
-    output: Any,
-    error: type[Exception],
-    told: str,
-    targets: bool,
-    how: dict[str, int],
-) -> None:
-    """Without a transform, the error of the batch says what to give to the dataset or loader."""
-    paths = [tmp_path / f"{index}.jpg" for index in range(4)]
-    for index, path in enumerate(paths):
-        path.write_bytes(encode(drawing(41 + index % 2, 30)))
-    dataset = ImageList(paths, range(4) if targets else None, output=output)
-    with Loader(dataset, 4, **how) as loader, pytest.raises(error) as caught:
-        next(iter(loader))
-    words = told, "transform=", "collate_fn="
-    assert [word for word in words if word not in str(caught.value)] == []
-
-
-def stacked(samples: list[Any]) -> Any:
-    """Collate as a function of the user's does."""
-    return default_collate(samples)
-
-
-class Whole(Plain):
-    """Gives all items of a batch at once, as Hugging Face's datasets do."""
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        return [self[index] for index in indices]
-
-
-@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
-@pytest.mark.parametrize("own", [None, stacked], ids=["", "own"])
-@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
-def test_channels_last_without_a_known_shape(how: dict[str, int], own: Any) -> None:
-    """Collated images get the memory layout, too, with targets or without.
-
-    What the user's collate_fn gave stays as it is.
-    """
-    layout = torch.channels_last if own is None else torch.contiguous_format
-    for dataset in (Images(Resize(20)), Plain(plain_image), Whole(plain_image)):
-        made = list(Loader(dataset, 4, channels_last=True, collate_fn=own, **how))
-        assert_same(made, list(Loader(dataset, 4, threads=1)), dataset)
-        for batch in made:
-            images = batch[0] if isinstance(batch, list) else batch
-
-            assert images.is_contiguous(memory_format=layout)
-
-
-def plain_image(index: int) -> torch.Tensor:
-    """Return an image of its index."""
-    return torch.full((3, 4, 5), index)
+from fastdecode.torch.transforms import ResizeCenterCropNormalize
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 7])
@@ -129,29 +53,6 @@ def test_prefetch_is_the_number_of_batches_made_ahead(prefetch: int) -> None:
 
         assert read[:ahead] == list(range(ahead))
         assert read[ahead : ahead + 2] == [0, 1]  # of the other one
-
-
-def test_chooses_processes_where_threads_cannot_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It uses threads, but processes for draws that it does not control, or for the GIL."""
-    monkeypatch.setattr("fastdecode.torch._loader.arguments.usable_cores", lambda: 3)
-
-    def chosen(dataset: Any, **options: Any) -> tuple[int, int]:
-        loader = Loader(dataset, **options)
-        return loader.threads, loader.workers
-
-    assert chosen(Images()) == (3, 0)
-    assert chosen(Subset(Images(), [1])) == (3, 0)
-    assert chosen(ConcatDataset([Images(), Subset(Images(), [1])])) == (3, 0)
-    assert chosen(ConcatDataset([Images(), Plain(str)])) == (0, 3)
-    assert chosen(Plain(str)) == (0, 3)
-    unsafe = Images(lambda image: image)
-    unsafe.thread_safe = False
-    assert chosen(unsafe) == (0, 3)
-    assert chosen(Plain(str), threads=2) == (2, 0)
-    assert chosen(Images(), workers=1) == (0, 1)
-    assert chosen(Images(), num_workers=2) == (2, 0)
-    assert chosen(Plain(str), num_workers=2) == chosen(unsafe, num_workers=2) == (0, 2)
-    assert chosen(Plain(str), num_workers=0) == (0, 0)
 
 
 REFUSED: dict[type[Exception], list[dict[str, Any]]] = {
@@ -297,32 +198,6 @@ def test_error_of_collating_comes_at_its_batch() -> None:
     assert [type(one) for one in targets_and_errors(Loader(dataset, 4, threads=2))] == [TypeError]
 
 
-def test_error_that_was_raised_holds_no_memory() -> None:
-    """When the consumer is done with an error, the memory of its batch is free, without a gc.
-
-    The next batch therefore lies where the one that failed lay.
-    """
-    places = []
-
-    class Placed(Images):
-        def load(self, index: int, **options: Any) -> Any:
-            places.append(options["out"].data_ptr())
-            return super().load(index, **options)
-
-    dataset = Placed(wrong={1: TypeError("mistake")}, count=4)
-    with Loader(dataset, 4, threads=1) as loader:
-        gc.disable()
-        try:
-            with suppress(TypeError):
-                next(iter(loader))
-            dataset.wrong = {}
-            images, _ = next(iter(loader))
-        finally:
-            gc.enable()
-
-    assert images.data_ptr() == places[0] == places[-4]
-
-
 def test_interpreter_ends_although_a_read_hangs() -> None:
     """A hanging thread does not keep the process from ending."""
     process = script("""
@@ -359,61 +234,6 @@ except KeyboardInterrupt:
     assert out == "interrupted\n"
     assert process.returncode == -signal.SIGINT
     assert error.count("Traceback") == 1
-
-
-def test_leaving_early_cancels_the_batches_ahead() -> None:
-    """Leaving the loop cancels the batches ahead; no further sample begins."""
-    read: list[int] = []
-    with Loader(Plain(lambda index: read.append(index) or index, 1000), 10, threads=2) as loader:
-        for _ in loader:
-            break
-        at_break = len(read)
-        time.sleep(0.05)
-
-        assert len(read) <= at_break + 2 * 4 < 1000
-        assert len(list(loader)) == 100
-
-
-def test_threads_end_with_their_loader() -> None:
-    """Threads persist from epoch to epoch, and end with loader and iterator."""
-    wait_until(lambda: pool_threads() == [])
-    loader = Loader(Images(), 4, threads=3)
-    copies(loader)
-    assert len([*loader.sampler]) == 23
-    first = pool_threads()
-    batches = iter(loader)
-    next(batches)
-
-    assert len(first) == 3
-    assert pool_threads() == first
-    gone = weakref.ref(loader)
-    del loader
-    assert len(copies(batches)) == 5  # the iterator needs them
-    del batches
-    assert gone() is None
-    wait_until(lambda: pool_threads() == [])
-
-
-def test_closing_frees_who_waits() -> None:
-    """A thread that waits while another closes the loader gets an error."""
-    hang, raised = threading.Event(), []
-
-    def wait(batches: Any) -> None:
-        try:
-            next(batches)
-        except RuntimeError as error:
-            raised.append(error)
-
-    loader = Loader(Plain(lambda _: hang.wait(60)), 4, threads=1)
-    batches = iter(loader)
-    waiting = threading.Thread(target=wait, args=(batches,))
-    waiting.start()
-    wait_until(lambda: batches._order is not None and batches._source._latest is not None)
-    loader.close()
-    waiting.join(30)
-    hang.set()
-
-    assert len(raised) == 1
 
 
 @pytest.mark.parametrize("how", [{"threads": 2}, {"workers": 1, "persistent_workers": True}])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,7 +43,7 @@ from loading import (
 )
 from same import assert_same
 
-from fastdecode import DecodeError, UnknownBackend, stats
+from fastdecode import stats
 from fastdecode.native._augment import Operation, Program, do
 from fastdecode.torch import Fused
 from fastdecode.torch.transforms import (
@@ -83,19 +82,6 @@ def test_the_same_crops_of_the_same_items(transform: Any) -> None:
 
     assert_same(ours, theirs, within=LEVEL)
     assert double.asked == [5, 5, 5, 5, 3] * 2
-
-
-@pytest.mark.parametrize("threads", [0, 1, 3])
-@pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"normalize_on": "device"}])
-def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) -> None:
-    """The bits do not depend on the number of threads; the strides are as requested."""
-    register_double(decode_all)
-
-    ours = epoch(Images(), threads=threads, decode="double", **options)
-
-    assert_same(ours, epoch(Images(), decode="double"))
-    layout = torch.channels_last if "channels_last" in options else torch.contiguous_format
-    assert [images.is_contiguous(memory_format=layout) for images, _ in ours] == [True] * len(ours)
 
 
 @pytest.mark.parametrize("how", [refusing, raising])
@@ -171,20 +157,6 @@ def test_files_that_the_backend_decodes_are_read_once(threads: int) -> None:
     assert indices(ours) == [0, -1, -2, -3, -6, -7]
     assert Counter(dataset.reads) == {at: 1 if at in (0, 7) else 2 for at in range(8)}
     assert dataset.transformed_of == {at: 2 if at == 3 else 1 for at in (0, 1, 2, 3, 6, 7)}
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    """A damaged file is named with path and index."""
-    register_double(decode_all)
-    path = tmp_path / "cut.jpg"
-    path.write_bytes(CUT)
-    messages = []
-    for options in ({}, {"decode": "double"}):
-        with pytest.raises(DecodeError, match=r"cut\.jpg \(item 1\)") as told:
-            epoch(Sources(PHOTOS[0], path, transform=EXACT), **options)
-        messages.append(str(told.value))
-
-    assert messages[0] == messages[1]
 
 
 # Leaving before the end, and what was chosen
@@ -267,23 +239,6 @@ def test_what_is_not_possible_is_refused_with_the_reason(
         Loader(dataset, **({"threads": 1} if "workers" not in options else {}), **options)
 
     assert INSTEAD[next(iter(options))] in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("word", "error", "named"),
-    [
-        ("gpu", ValueError, "'cpu'"),
-        ("pillow", ValueError, "backend='pillow'"),
-        ("GPU", UnknownBackend, "decode .*'GPU'"),
-        (1, TypeError, "decode .*1"),
-    ],
-)
-def test_other_ways_to_decode_are_refused(word: Any, error: Any, named: str) -> None:
-    """A device that is not there, a backend of single images, and what is no backend."""
-    register_double(decode_all)
-
-    with pytest.raises(error, match=named):
-        Loader(Images(), decode=word)
 
 
 @pytest.mark.parametrize("options", [LATER, DECODE], ids=str)

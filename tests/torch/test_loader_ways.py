@@ -11,20 +11,17 @@ import pytest
 import torch
 from device_doubles import decode_all, own_registry, register_double, registry_with_cpu_backends  # noqa: F401
 from loading import (
-    COUNT,
     EXACT,
     LEVEL,
     PROCESS_WARNINGS,
     Images,
     Plain,
-    add_random,
     copies,
     device_loader,
     encoded,
     generator_states,
     indices,
     pool_threads,
-    same,
     targets,
     targets_and_errors,
     wait_until,
@@ -264,26 +261,6 @@ def test_collate_fn_gets_the_samples(way: str) -> None:
             assert_same(stacked, list(expected))
 
 
-@pytest.mark.parametrize("how", [{"num_workers": 0}, {"workers": 1}, {"workers": 2}], ids=str)
-def test_draws_of_user_code_follow_from_seed_epoch_and_index(how: dict[str, int]) -> None:
-    """A transform may draw from torch, random and NumPy; the training code's are unaffected."""
-    before = generator_states()
-    dataset = Images(add_random)
-    dataset.thread_safe = False
-    with plain(dataset, 5, seed=1, threads=0) as expected:
-        image_of = [image for images, _ in copies(expected) for image in images]
-    with Loader(dataset, 4, True, seed=1, **how) as batches:
-        made, following = copies(batches), copies(batches)
-    with Loader(dataset, 4, True, seed=2, **how) as batches:
-        assert not same(copies(batches), made)
-
-    assert not same(made, following)
-    for images, numbers in made:
-        assert_same(list(images), [image_of[index] for index in numbers])
-    assert len({float(image.sum()) for image in image_of}) == COUNT
-    assert_same(generator_states(), before)
-
-
 def parts(**options: Any) -> tuple[Images, Images, Any]:
     """Return two datasets whose items differ, and torch's wrappers around both."""
     first, second = Images(EXACT, count=5, **options), Images(EXACT, **options)
@@ -353,20 +330,6 @@ def test_errors_in_concatenated_datasets_are_those_of_the_one_inside(way: str) -
         assert batches.skipped == 2
 
 
-@pytest.mark.parametrize("way", ["caller", "threads", "processes"], indirect=True)
-def test_concatenated_datasets_may_differ(way: str) -> None:
-    """Images of different shapes go to `collate_fn`; one foreign dataset makes all foreign."""
-    smaller = RandomResizedCrop((20, 16), quality="exact", dtype=torch.float32)
-    whole = ConcatDataset([Images(EXACT, count=2), Images(smaller, count=2)])
-    with loader(way, whole, 3, collate_fn=list) as batches:
-        shapes = [tuple(image.shape[1:]) for batch in batches for image, _ in batch]
-    assert shapes == [(24, 24)] * 2 + [(20, 16)] * 2
-
-    foreign = ConcatDataset([Images(EXACT, count=2), Plain(lambda index: (index, 7), 1)])
-    with loader(way, foreign, 2, collate_fn=list) as batches:
-        assert [target for batch in batches for _, target in batch] == [0, 1, 7]
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_images_without_targets(way: str, channels_last: bool) -> None:
     """A batch without targets is the tensor, in the given layout; if all are damaged, none."""
@@ -411,23 +374,6 @@ def test_batches_in_inference_mode_are_plain_tensors(way: str) -> None:
     assert len(made) == 2
     assert not any(images.is_inference() for images in made)
     (made[0] * torch.ones(1, requires_grad=True)).sum().backward()
-
-
-def test_a_dataset_may_change_between_epochs(way: str) -> None:
-    """Each epoch uses the dataset's current length and transform."""
-    dataset = Images(EXACT, count=4)
-    with loader(way, dataset, 2) as batches:
-        first = [images.shape for images, _ in batches]
-        dataset.count = 8
-        dataset.transform = RandomResizedCrop((20, 16), quality="exact", dtype=torch.float32)
-        second = copies(batches)
-        assert len(batches) == 4
-    with plain(dataset, 2) as expected:
-        expected.set_epoch(1)
-        assert_alike(way, second, copies(expected))
-
-    assert first == [(2, 3, 24, 24)] * 2
-    assert [images.shape for images, _ in second] == [(2, 3, 20, 16)] * 4
 
 
 def changes() -> list[tuple[Any, str, Any]]:

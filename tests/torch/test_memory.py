@@ -65,19 +65,6 @@ def test_any_view_keeps_the_memory(view: Any) -> None:
     assert place in {one.data_ptr() for one in [take(memory), take(memory)]}
 
 
-def test_a_smaller_batch_takes_part_of_a_block() -> None:
-    """The short last batch of an epoch, and the next first one, need no new memory."""
-    memory = BatchMemory(2)
-    place = take(memory).data_ptr()
-
-    for shape in ((1, 3, 5, 6), SHAPE, (2, 3, 5, 6), SHAPE):
-        tensor = take(memory, shape)
-
-        assert tensor.shape == shape
-        assert tensor.data_ptr() == place
-        del tensor
-
-
 def test_parts_have_blocks_of_their_own() -> None:
     """The block of a small view is not lost to, and does not take that of, a large one."""
     memory = BatchMemory(1)
@@ -108,21 +95,6 @@ def test_so_many_free_blocks_are_kept_and_no_more(traced: Any) -> None:
     del kept
 
     assert 1.9 * one < traced() < 2.1 * one
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
-def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
-    """Channels last changes the strides of the batch and of each slot, not the shape."""
-    memory = BatchMemory(2)
-    first = memory.take(SHAPE, dtype, channels_last=False)
-    last = memory.take(SHAPE, dtype, channels_last=True)
-
-    assert first.shape == last.shape == SHAPE
-    assert first.dtype == last.dtype == dtype
-    assert first.is_contiguous()
-    assert last.is_contiguous(memory_format=torch.channels_last)
-    last.copy_(first.fill_(7))
-    assert_same(first, last)
 
 
 def test_a_sample_takes_a_free_block_of_its_size() -> None:
@@ -164,27 +136,6 @@ def test_blocks_of_sizes_that_come_no_more_are_released(traced: Any) -> None:
     del kept
 
     assert traced() - begun < 2 * 8 * 1.25 * 3 * 980 * 980
-
-
-def test_samples_have_that_memory_only_in_a_loader(traced: Any) -> None:
-    """Outside of the block, and for small images, memory is torch's own."""
-    memory, begun = BatchMemory(2, samples=3), traced()
-    kept = [new_sample((3, 500, 500), torch.uint8)]
-    with memory.for_samples():
-        kept += [new_sample((3, 20, 20), torch.float32), new_sample((0, 3), torch.uint8)]
-
-    assert [one.numel() for one in kept] == [750_000, 1200, 0]
-    assert traced() - begun < 100_000
-
-
-def test_memory_outlives_its_owner() -> None:
-    """A batch stays valid, and can be released, after the loader is gone."""
-    memory = BatchMemory(2)
-    tensor = take(memory).fill_(3)
-    del memory
-
-    assert_same(tensor, 3)
-    del tensor
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -245,13 +196,6 @@ def test_images_are_stacked_in_memory_that_is_reused(
         made.clear()
         kept.append(default_collate(samples))  # takes memory that is free
     assert places[1:] == places[:1]
-
-
-def test_images_of_several_sizes_are_an_error() -> None:
-    """Images, or views, that cannot be stacked are refused as without memory to reuse."""
-    for samples in ([_image(1), _image(2, 3, 5, 7)], [([_image(1)], 1), ([_image(2, 3, 5, 7)], 1)]):
-        with pytest.raises(RuntimeError):
-            collate(samples, None, 1, None, channels_last=False, memory=BatchMemory(2))
 
 
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"collate_fn": list}])

@@ -24,7 +24,6 @@ from loading import (
     Sources,
     epoch,
     next_share,
-    same,
 )
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
@@ -363,38 +362,6 @@ def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> 
     assert made.total == 6
 
 
-@pytest.mark.parametrize("name", ["__call__", "with_geometry", "draw", "make"])
-@pytest.mark.parametrize(
-    ("kind", "sizes"),
-    [(RandomResizedCrop, [40]), (ResizeCenterCrop, [50, 40]), (Resize, [[40, 30]])],
-)
-def test_only_methods_of_the_users_keep_the_core_out(kind: Any, sizes: Any, name: str) -> None:
-    """The core makes samples of every class of the package, unless the user's has another method.
-
-    That may be in a subclass, in another base of it, in one object, or put into the class itself.
-    """
-
-    def own(*arguments: Any, **options: Any) -> Any:
-        return getattr(kind, name)(*arguments, **options)
-
-    def reason(transform: Any) -> Any:
-        dataset = Sources(*SOURCES, transform=transform)
-        return dataset._eligible_recipe(dataset._settings())
-
-    crop, mixed = kind(*sizes), type("Mixed", (), {name: own})
-    replaced = kind(*sizes)
-    vars(replaced)[name] = own
-
-    assert reason(crop).recipe is crop
-    assert not isinstance(reason(type("Own", (kind,), {})(*sizes)), str)
-    assert name in reason(type("Own", (kind,), {name: own})(*sizes))
-    assert name in reason(type("Own", (mixed, kind), {})(*sizes))
-    assert name in reason(replaced)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kind, name, own)
-        assert name in reason(crop)
-
-
 def test_batches_that_are_not_for_the_core_are_shared_by_all_threads(made: Made) -> None:
     """A dataset of BMPs goes back to samples one by one, and one that reads slowly to small parts.
 
@@ -472,16 +439,3 @@ def test_plan_and_reduction_of_a_subclass_are_used() -> None:
         ((images, _),) = epoch(Sources(PLAIN, PLAIN, transform=transform), 2, threads=2)
         assert_same(images[0], expected, transform)
         assert_same(images[1], expected, transform)
-
-
-def test_changed_attributes_of_a_transform_are_used() -> None:
-    """Changed sizes and other attributes of a transform are used; invalid ones are refused."""
-    transform = RandomResizedCrop(40, dtype=torch.uint8, flip=0.5)
-    dataset = Sources(*[PLAIN] * 4, transform=transform)
-    before = epoch(dataset, 4, threads=2)
-    transform.scale, transform.flip = (0.5, 0.6), 1.0
-    after = epoch(dataset, 4, threads=2)
-    assert_same(after, epoch(dataset, 4, threads=0))
-    assert not same(before, after)
-    transform.size = (40, 30)
-    assert {tuple(images.shape) for images, _ in epoch(dataset, 4, threads=2)} == {(4, 3, 40, 30)}

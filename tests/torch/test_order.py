@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,13 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from loading import Images, copies, indices
+from loading import Images, copies
 from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import RandomSampler, SequentialSampler
 
 import fastdecode.torch
-from fastdecode.torch._loader.order import Order, Sharding, sample_seed
+from fastdecode.torch._loader.order import Sharding, sample_seed
 
 
 def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
@@ -92,49 +91,11 @@ def test_seeds_of_samples_are_apart() -> None:
     assert sample_seed(1, 2, "key") != sample_seed(1, 2, "other")
 
 
-def test_items_that_come_again_draw_anew() -> None:
-    """A sampler with replacement gives an item other random numbers each time."""
-    order = Order(iter([[5, 5, 7, 5]]), 0, 2, counts=Counter())
-    order.draw()
-
-    seeds = [item.seed for item in order.items(order.last)]
-
-    assert seeds == [sample_seed(0, 2, 5), sample_seed(0, 2, 5, 1), *seeds[2:]]
-    assert len(set(seeds)) == 4
-    assert seeds[2] == sample_seed(0, 2, 7)
-
-
 def test_keys_need_not_be_numbers() -> None:
     """A sampler may give whatever the dataset is indexed with."""
     names = {"one": 1, "two": 2, "three": 3}
     with Loader(names, 2, sampler=["three", "one", "two"], threads=2) as loader:
         assert [batch.tolist() for batch in loader] == [[3, 1], [2]]
-
-
-def test_length_with_a_sampler_is_the_samplers() -> None:
-    """It follows from how many indices there are; a sampler that does not know has no length."""
-    dataset = Images()
-
-    assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], threads=1)) == 2
-    assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], drop_last=True, threads=1)) == 1
-    unsized = Loader(dataset, 4, sampler=iter([5, 3]), threads=1)
-    with pytest.raises(TypeError):
-        len(unsized)
-    assert "Images of 23" in repr(unsized)
-    assert indices(unsized) == [5, 3]
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
-    """Loaders of three ranks give every item once per epoch, in as many batches as they say."""
-    # With batches of seven, the last rank, which has seven items, has one batch fewer.
-    loaders = [Loader(Images(), 7, shuffle, rank=r, world_size=3, threads=1) for r in range(3)]
-
-    for _ in range(2):
-        batches = [list(loader) for loader in loaders]
-
-        assert sorted(index for share in batches for index in indices(share)) == list(range(23))
-        assert [len(loader) for loader in loaders] == [len(share) for share in batches]
 
 
 # Positions, and resuming from them
@@ -167,19 +128,6 @@ def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
         assert second.state_dict() == state
         assert len(copies(second)) == 5
         assert_same(copies(second), following)
-
-
-def test_behind_the_last_batch_the_next_epoch_comes() -> None:
-    """A state of the last batch leaves nothing of its epoch."""
-    with loader() as batches, loader() as resumed:
-        for _ in zip(range(6), batches, strict=False):
-            state = batches.state_dict()
-        resumed.load_state_dict(state)
-
-        assert (state["batch"], list(resumed)) == (6, [])
-        resumed.set_epoch(1)
-        batches.set_epoch(1)
-        assert_same(copies(resumed), copies(batches))
 
 
 OTHER_SETTINGS: list[tuple[dict[str, Any], dict[str, Any], str]] = [

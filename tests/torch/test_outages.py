@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fastdecode.errors import StoreError
-from fastdecode.stores import create_store, open_store
+from fastdecode.stores import create_store
 
 pytest.importorskip("fsspec")
 
@@ -75,28 +75,6 @@ def test_credentials_that_expire_end_the_epoch(uri: str, server: Fault, on_error
     server.always(None)
     with Loader(dataset, BATCH, threads=2) as loader:
         assert sum(len(images) for images, _ in loader) == len(encoded())
-
-
-@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_an_outage_in_a_worker_is_raised_by_dataloader(uri: str, server: Fault) -> None:
-    """An outage in a worker process is raised in the training process."""
-    dataset = stored(uri, server)
-    server.always("AccessDenied", after=4)  # opening it again, and a batch
-    batches = DataLoader(dataset, BATCH, num_workers=1, multiprocessing_context="spawn", timeout=60)
-    with pytest.raises(OSError, match=r"t\.tar"):
-        list(batches)
-
-
-@pytest.mark.parametrize("answer", ["SlowDown", "drop"])
-def test_a_failed_request_is_repeated(uri: str, server: Fault, answer: Any) -> None:
-    """After a failed request, it is repeated and the epoch is complete."""
-    dataset = stored(uri, server)
-    server.times(answer, 1)
-    with Loader(dataset, BATCH, threads=2) as loader:
-        targets = [target for _, some in loader for target in some.tolist()]
-    assert targets == list(range(len(encoded())))
-    assert dataset.errors == []
 
 
 def test_a_lost_connection_is_not_the_end_of_a_shard(uri: str, server: Fault) -> None:
@@ -213,15 +191,3 @@ def test_a_copy_that_finds_no_store_ends_the_epoch(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=re.escape(name)):
             copy.fetch(0)
         assert copy.errors == []
-
-
-def test_an_error_without_a_key_has_the_index(uri: str, server: Fault) -> None:
-    """An error of an item without a key has its index."""
-    pattern = uri.replace("t.tar", "{t,t}.tar")
-    store = open_store(pattern, storage_options=server.options)
-    dataset = StoreDataset(store, SMALL, has_targets=True, on_error="skip")
-    server.always("AccessDenied")
-
-    with pytest.raises(PermissionError, match=r"t\.tar") as caught:
-        dataset.fetch(2)
-    assert "?" not in str(caught.value)

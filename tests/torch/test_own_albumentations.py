@@ -68,18 +68,6 @@ def test_an_image_by_name_is_recorded(folder: Path) -> None:
     assert_same(made["image"], pipeline(image=_array(path))["image"], within=LEVEL)
 
 
-def test_what_is_done_before_is_recorded(folder: Path) -> None:
-    """As with any other pipeline."""
-    pipeline, box = A.Compose([*fixed(), *end()]), (3, 4, 50, 40)
-    path = folder / "0.jpg"
-
-    made = fuse(pipeline)(image=fastdecode.open(path).convert("RGB").crop(box))["image"]
-
-    assert _is_recorded(made)
-    part = np.asarray(Image.open(path).convert("RGB").crop(box))
-    assert_same(made, pipeline(image=part)["image"], within=LEVEL)
-
-
 def test_without_a_tensor_at_the_end_it_is_an_array(folder: Path) -> None:
     """Of the values and the type that albumentations makes, and of its own memory."""
     for steps in (fixed(), [*fixed(), A.Normalize()], [], [A.NoOp()], [A.Lambda(image=inverted)]):
@@ -212,15 +200,6 @@ def test_boxes_are_looked_at_after_each_step(folder: Path) -> None:
     assert_same(made["bboxes"], expected["bboxes"])
 
 
-def test_a_class_of_albumentations_that_was_patched_is_called(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is known of it any more."""
-    monkeypatch.setattr(A.Resize, "apply", lambda _self, img, **_: img[:5, :6])
-    made = fuse(A.Compose([A.Resize(20, 30)]))(image=fastdecode.open(folder / "0.jpg"))
-    assert made["image"].shape == (5, 6, 3)
-
-
 @pytest.mark.parametrize(
     "pipeline",
     [
@@ -246,18 +225,6 @@ def test_any_pipeline_of_albumentations_takes_an_opened_image(folder: Path, pipe
     assert_same(made["image"], expected["image"], within=1)
     # An array goes through albumentations' code.
     assert_same(fused(image=_array(path))["image"], expected["image"])
-
-
-def test_wrong_names_are_albumentations_errors(folder: Path) -> None:
-    """They are the same as without `fuse`."""
-    pipeline = A.Compose(fixed())
-    for named in ({}, {"imge": _array(folder / "0.jpg")}, {"image": 3}):
-        errors = []
-        for one in (pipeline, fuse(pipeline)):
-            with pytest.raises(Exception) as raised:
-                one(**named)
-            errors.append(raised.value)
-        assert_same(errors[1], errors[0])
 
 
 def test_a_seed_of_the_pipeline_is_followed(folder: Path) -> None:
@@ -321,12 +288,3 @@ def test_a_loader_makes_what_a_seeded_dataset_gives(
     with Loader(dataset, 8, num_workers=workers, seed=3) as loader:
         for epoch in range(2):
             assert_same([*loader], [*DataLoader(Seeded(dataset, epoch), 8)])
-
-
-def test_changes_of_the_pipeline_take_effect(folder: Path) -> None:
-    """The next image is made with what is there then."""
-    pipeline = A.Compose([A.Resize(32, 30), *end()])
-    fused, path = fuse(pipeline), folder / "0.jpg"
-    assert fused(image=fastdecode.open(path))["image"].shape == (3, 32, 30)
-    pipeline.transforms[0].height = 20
-    assert fused(image=fastdecode.open(path))["image"].shape == (3, 20, 30)

@@ -11,18 +11,16 @@ import multiprocessing
 import os
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from loading import Plain, wait_until
 from loading import SeededLoader as Loader
-from processes import python
 from same import assert_same
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset
 
 import fastdecode
 from fastdecode.torch import prefetcher
@@ -134,29 +132,6 @@ class Failing(Watched):
         return batch
 
 
-class Pair(NamedTuple):
-    images: Any
-    labels: Any
-
-
-def test_every_tensor_of_a_nested_batch_is_moved() -> None:
-    """Tensors at any depth are moved, and what is handed out is what was moved.
-
-    Containers keep their types, and the loader's own are left as they were.
-    """
-    images = torch.ones(2)
-    batch = {"pairs": [Pair(images, (torch.ones(3)[1:], "name"))], "n": 5}
-
-    (moved,) = DevicePrefetcher([batch], "meta")
-
-    assert type(moved["pairs"][0]) is Pair
-    assert moved["pairs"][0].images.device.type == "meta"
-    assert moved["pairs"][0].labels[0].device.type == "meta"
-    assert (moved["pairs"][0].labels[1], moved["n"]) == ("name", 5)
-    assert batch["pairs"][0].images is images
-    assert [batch.device.type for batch in DevicePrefetcher(Numbers(3), "meta")] == ["meta"] * 3
-
-
 @pytest.mark.parametrize("depth", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7])
 def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
@@ -183,17 +158,6 @@ def test_each_step_runs_in_its_thread() -> None:
     assert transfer.ran["enter_thread"] == transfer.ran["stage"] == others != mine
     assert transfer.ran["start"] == transfer.ran["finish"] == mine
     assert loader.begun_in == list(mine)
-
-
-def test_an_error_is_raised_where_its_batch_would_be() -> None:
-    """The consumer gets the loader's own exception, after the batches before it."""
-    batches = iter(threaded(Numbers(5, fail_at=3), depth=4))
-
-    assert [next(batches)[0].item() for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(KeyError) as caught:
-        next(batches)
-    assert "_batches" in "".join(traceback.format_tb(caught.tb))
-    assert next(batches, "end") == "end"
 
 
 class Damaged(Dataset):
@@ -281,19 +245,6 @@ def test_an_iterator_that_is_dropped_ends_its_thread(in_a_cycle: bool) -> None:
     assert len(loader.drawn_in) <= 3
 
 
-def test_close_ends_the_epoch_and_its_thread() -> None:
-    """After `close`, or the `with` block, no thread runs and the iterator says so."""
-    with threaded(Numbers(1000)) as batches:
-        epoch = iter(batches)
-        next(epoch)
-
-    assert threads() == 0
-    with pytest.raises(RuntimeError):
-        next(epoch)
-    batches.close()
-    assert len(list(batches)) == 1000
-
-
 class Closables:
     def __init__(self) -> None:
         self.batches = Closable()
@@ -355,76 +306,6 @@ def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> N
     assert errors
     assert "close()" in errors[0]
     wait_until(lambda: threads() == 0)
-
-
-SCRIPT = """
-import time, torch
-from fastdecode.torch import prefetcher
-from fastdecode.torch.prefetcher import DevicePrefetcher
-
-class Loader:
-    def __iter__(self):
-        try:
-            yield torch.ones(1)
-            {then}
-            while True:
-                yield torch.ones(1)
-        finally:
-            print("closed", flush=True)
-
-prefetcher._PATIENCE_S = {patience}
-batches = iter(DevicePrefetcher(Loader(), "meta"))
-next(batches)
-{last}
-"""
-
-
-def run(**parts: Any) -> tuple[int, str, str]:
-    done = python("-c", SCRIPT.format(**parts))
-    return done.returncode, done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("then", "patience", "last", "expected"),
-    [
-        ("", 60, "", (0, "closed\n", "")),
-        ("", 60, "raise SystemExit(3)", (3, "closed\n", "")),
-        ("time.sleep(1000)", 0.1, "", (0, "", "")),
-    ],
-    ids=["at the end", "with a status", "although the loader hangs"],
-)
-def test_the_interpreter_exits_in_the_middle_of_an_epoch(
-    then: str, patience: float, last: str, expected: tuple[int, str, str]
-) -> None:
-    """The thread ends before the interpreter does, without any output, if it is not stuck."""
-    assert run(then=then, patience=patience, last=last) == expected
-
-
-def test_an_epoch_begins_when_it_is_asked_for() -> None:
-    """The loader's next epoch begins with the next `iter`, not when one ends."""
-    loader = Numbers(3)
-    batches = threaded(loader)
-
-    assert loader.begun_in == []
-    for epoch in range(3):
-        assert values(batches) == [0, 1, 2]
-        assert len(loader.begun_in) == epoch + 1
-        assert threads() == 0
-
-
-def test_a_loader_without_a_length_is_no_problem() -> None:
-    """The end is the loader's end, not a count; `len` is the loader's own."""
-
-    class Stream(IterableDataset):
-        def __iter__(self) -> Iterator[Any]:
-            return iter(range(5))
-
-    batches = threaded(DataLoader(Stream(), batch_size=2))
-
-    assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
-    assert len(threaded(Numbers(7))) == 7
-    with pytest.raises(TypeError):
-        len(batches)
 
 
 def test_a_new_iterator_ends_the_one_before() -> None:
@@ -574,18 +455,6 @@ def test_a_state_is_loaded_when_the_thread_has_left_the_loader() -> None:
     with pytest.raises(RuntimeError):
         next(epoch)
     assert values(batches) == [4, 5]
-
-
-@MAKES
-def test_a_loader_without_a_state_has_none(make) -> None:
-    """A loader without a state raises its own error."""
-    batches = make(Numbers(3))
-    next(iter(batches))
-
-    with pytest.raises(AttributeError, match="state_dict"):
-        batches.state_dict()
-    with pytest.raises(AttributeError, match="load_state_dict"):
-        batches.load_state_dict({})
 
 
 class Epochs:

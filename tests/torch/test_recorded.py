@@ -347,29 +347,6 @@ def test_a_file_may_be_another_one_or_gone_later(
     assert_same(got, torch.stack(expected))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda x: x.unsqueeze_(0),
-        lambda x: x.transpose_(0, 2),
-        lambda x: x.resize_(2, 3),
-        lambda x: x.requires_grad_(),
-        lambda x: setattr(x, "requires_grad", True),
-        lambda x: setattr(x, "data", torch.zeros(2)),
-    ],
-    ids=["unsqueeze_", "transpose_", "resize_", "requires_grad_", "requires_grad", "data"],
-)
-def test_it_says_what_it_has_become(folder: Path, change: Callable[[Any], Any]) -> None:
-    """Shape and the like after a change in place are those of an ordinary tensor."""
-    recorded, ordinary = _pair(folder)
-    change(recorded)
-    change(ordinary)
-
-    for tell in (lambda x: x.shape, lambda x: x.dim(), len, lambda x: x.requires_grad):
-        assert tell(recorded) == tell(ordinary)
-    assert_same(recorded, ordinary)
-
-
 def _transposed(image: Any, method: Any) -> Any:
     return image.transpose(method)
 
@@ -482,19 +459,6 @@ def test_pixels_that_a_step_makes_are_kept(folder: Path, size: tuple[int, int]) 
     file = _recorded.ppm(pixels)
     for damaged in (file[:-1], file + b"1", file.replace(b"255", b"254", 1)):
         assert _library.probe(damaged) is None
-
-
-def test_an_image_that_a_pipeline_makes_is_not_decoded(folder: Path) -> None:
-    """One that only crops and resizes leaves that to what comes after it."""
-    steps = [v1.Resize(28), v1.CenterCrop(24)]
-    path = folder / "0.jpg"
-
-    image = fuse(v1.Compose(steps))(fastdecode.open(path).convert("RGB"))
-    made = fuse(v1.Compose(END))(image)
-
-    assert _is_recorded(made)
-    assert_same(image, v1.Compose(steps)(Image.open(path).convert("RGB")))
-    assert_same(made, v1.Compose(END)(image), within=1e-6)
 
 
 class Seeded(Dataset[Any]):
@@ -678,17 +642,3 @@ def test_an_interrupt_loses_no_batch(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 MAKE = _recorded.make
-
-
-@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.thorough)])
-def test_channels_last_and_other_contexts(folder: Path, context: str) -> None:
-    """Batches are laid out as asked for, by worker processes of any kind."""
-    dataset = Written(folder, ["recorded"], "tuple")
-    how: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": context}
-    with Loader(dataset, 8, seed=0, channels_last=True, **how) as loader:
-        images = [images for images, _ in loader]
-
-    expected = [images for images, _ in DataLoader(Seeded(dataset, 0, 0), 8)]
-
-    assert all(one.is_contiguous(memory_format=torch.channels_last) for one in images)
-    assert_same([one.contiguous() for one in images], expected)

@@ -92,19 +92,6 @@ def test_neighbours_in_a_shard_are_one_request(
         assert server.requests["GET", ".tar"] == SHARDS
 
 
-def test_an_epoch_in_order_takes_a_request_per_batch(shards: str, server: Server) -> None:
-    """In order, an epoch of several batches takes one request for each batch of each shard."""
-    parts = [-(-(COUNT - shard) // SHARDS) for shard in range(SHARDS)]
-    shard_of = [shard for shard, count in enumerate(parts) for _ in range(count)]
-    touched = {(at // BATCH, shard) for at, shard in enumerate(shard_of)}
-    for _ in range(2):
-        dataset = opened(shards, server)
-        server.requests.clear()
-        with Loader(dataset, BATCH) as loader:
-            list(loader)
-        assert server.requests["GET", ".tar"] == len(touched)
-
-
 def test_one_shard_that_is_lost_leaves_the_others_their_requests(
     shards: str, server: Server, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Callable
 from itertools import permutations, product
@@ -47,7 +46,6 @@ from fastdecode.native._augment import (
 )
 from fastdecode.testing import encode
 from fastdecode.torch._loader.order import sample_seed
-from fastdecode.torch._plan import Plan
 from fastdecode.torch._programs import Look
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Recipe
@@ -475,20 +473,3 @@ def test_sides_of_a_fit_are_torchvisions(
     jitter = scaled_by((0, 0, side, longest + 1), (float(low), float(high)), "own")
     expected = tuple(max(1, int(np.float32(n) * (fits * factor))) for n in (height, width))
     assert draw_in_core(jitter, state, width, height).size == expected
-
-
-def test_what_a_size_does_not_allow_is_done_as_written() -> None:
-    """A crop of more than the image is left to the pipeline as written, with its own error."""
-    program = _random_crop((50, 50), "constant", 0, ())
-    file = encode(_image(20, 60, 1), "png")
-
-    def refuse(image: Image.Image) -> Image.Image:
-        raise RuntimeError(f"as written, for {image.size}")
-
-    done = _transform(program, (3, 50, 50))
-    plan = Plan(done, [done], 1, begin=Recipe().but(form="pil"), written=[refuse])
-    dataset = Sources(file, transform=plan)
-    loader = SeededLoader(dataset, 1, threads=1)
-    with loader, pytest.raises(RuntimeError, match=r"as written, for \(20, 60\)"):
-        list(loader)
-    assert Image.open(io.BytesIO(file)).size == (20, 60)

@@ -349,23 +349,6 @@ def test_a_random_sampler_goes_on_with_the_same_items(
             assert_same(following, rest[1])
 
 
-def test_draws_of_a_sampler_leave_the_generators_alone() -> None:
-    """The first batch draws from the global generators, as in DataLoader, and later ones do not."""
-    torch.manual_seed(3)
-    expected = list(RandomSampler(NUMBERS)), torch.rand(1)
-    torch.manual_seed(3)
-    with Loader(NUMBERS, SIZE, sampler=RandomSampler(NUMBERS), threads=2) as loader:
-        found = [index for batch in loader for index in batch.tolist()]
-        assert (found, torch.rand(1)) == expected
-    with Loader(NUMBERS, SIZE, sampler=Given(drawn_one_by_one), threads=2) as loader:
-        epoch = iter(loader)
-        next(epoch)
-        before = torch.get_rng_state(), random.getstate()
-        list(epoch)
-    assert_same(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1]
-
-
 @EACH_WAY
 @pytest.mark.parametrize("kind", sorted(RANDOM.keys() - {"stateful", "stateful iterator"}))
 def test_draws_of_a_resumed_sampler_leave_the_generators_alone(kind: str, way: str) -> None:
@@ -579,25 +562,6 @@ def test_a_dataset_without_a_length_needs_a_sampler(way: str, dataset: Any, how:
         assert type(dataset) is Unsized or "Keys of ?" in repr(loader)
     with pytest.raises((TypeError, NotImplementedError)):
         list(Loader(dataset, 2, **WAYS[way][0]))
-
-
-def test_a_sampler_that_counts_its_epochs_is_not_taken_for_the_caller() -> None:
-    """It may raise its own epoch while it gives items, and the loader's counting goes on."""
-
-    class Counts(Sampler[int]):
-        epoch = 0
-
-        def __iter__(self) -> Iterator[int]:
-            yield from range(COUNT)
-            self.epoch += 10
-
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
-
-    with Loader(NUMBERS, SIZE, sampler=Counts(), threads=2) as loader:
-        for epoch in range(3):
-            assert loader.epoch == epoch
-            list(loader)
 
 
 def test_a_sampler_is_freed_with_its_loader() -> None:

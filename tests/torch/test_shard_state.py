@@ -95,19 +95,6 @@ def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) 
         assert numbers(again) == whole[count:]
 
 
-def test_each_rank_has_its_own_state(shards: Path) -> None:
-    """Three ranks that stop and resume have each sample once."""
-    given: list[int] = []
-    for rank in range(3):
-        options = {"even": "drop", "rank": rank, "world_size": 3}
-        first, again = stream(shards, **options), stream(shards, **options)
-        given += numbers(islice(iter(first), 5 * rank + 3))
-        again.load_state_dict(first.state_dict())
-        given += numbers(again)
-
-    assert len(given) == len(set(given)) == TOTAL // 3 * 3
-
-
 def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:
     """While worker processes read, the stream's own state is an error that says what to do."""
     busy = stream(shards)

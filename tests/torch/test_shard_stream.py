@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 import tarfile
 import warnings
@@ -19,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
-from fastdecode.torch import ShardStream, StoreDataset
+from fastdecode.torch import ShardStream
 from fastdecode.torch.transforms import (
     RandomResizedCropFlipNormalize,
     ResizeCenterCropNormalize,
@@ -53,18 +52,6 @@ def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
         assert_same(image, SMALL(encoded()[number % COUNT]), int(number))
 
 
-@pytest.mark.parametrize("places", ["folder", "wildcard", "list"])
-def test_shards_are_named_in_many_ways(shards: Path, places: str) -> None:
-    """A folder of shards, a wildcard and a list give the same samples as the braces."""
-    named = {
-        "folder": shards,
-        "wildcard": str(shards / "part-*.tar"),
-        "list": [shards / f"part-{number:03}.tar" for number in range(5)],
-    }[places]
-
-    assert ShardStream(named).shards == stream(shards).shards
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("even", [None, "drop"])
 def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> None:
@@ -77,23 +64,6 @@ def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> Non
 
     assert sorted(images) == list(range(TOTAL))
     assert_same(images, alone)
-
-
-@pytest.mark.parametrize("ranks", [2, 3, 8])
-def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
-    """Each sample goes to one rank; with `even`, all have equally many."""
-    for even, expected in ((None, TOTAL), ("drop", TOTAL // ranks * ranks)):
-        streams = [
-            stream(shards, shuffle=True, even=even, rank=rank, world_size=ranks)
-            for rank in range(ranks)
-        ]
-        shares = [numbers(each) for each in streams]
-        given = [number for share in shares for number in share]
-
-        assert len(given) == len(set(given)) == expected
-        if even:
-            assert [len(share) for share in shares] == [len(each) for each in streams]
-            assert len(set(map(len, shares))) == 1
 
 
 def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
@@ -151,34 +121,6 @@ def test_samples_without_targets_are_images(tmp_path: Path) -> None:
     assert next(iter(stream(tmp_path)))[1] is None
     assert next(iter(alone)).shape == (3, 24, 24)
     assert next(iter(DataLoader(alone, 4))).shape == (4, 3, 24, 24)
-
-
-def test_length_is_known_where_shards_are_counted(shards: Path) -> None:
-    """`even` counts the samples, and `counts` gives them; otherwise there is no length."""
-    assert len(stream(shards, even="drop", rank=1, world_size=2)) == 14
-    assert len(stream(shards, counts=SIZES, rank=1, world_size=2)) == 15
-    assert stream(shards, even="drop").counts == SIZES
-    with pytest.raises(TypeError, match="counts="):
-        len(stream(shards))
-
-
-def test_transforms_of_decoded_images_work_too(shards: Path) -> None:
-    """Without a transform samples are Pillow images; `output` and `target_transform` apply."""
-    plain = ShardStream(str(shards / PATTERN))
-    arrays = ShardStream(str(shards / PATTERN), output="array", reduce=2, target_transform=str)
-
-    assert next(iter(plain))[0].size == (64, 48)
-    image, target = next(iter(arrays))
-    assert (image.shape, target) == ((24, 32, 3), "0")
-
-
-def test_two_iterators_do_not_disturb_each_other(shards: Path) -> None:
-    """Two iterators are independent."""
-    once = stream(shards)
-    pairs = list(zip(once, once, strict=True))
-
-    assert numbers(first for first, _ in pairs) == numbers(second for _, second in pairs)
-    assert numbers(pickle.loads(pickle.dumps(once))) == list(range(TOTAL))
 
 
 @pytest.mark.parametrize(
@@ -260,21 +202,6 @@ def test_one_sample_without_a_target_does_not_drop_those_of_others(tmp_path: Pat
     assert [target for _, target in ShardStream(path, SMALL)] == [None, 1, None, 3]
     alone = ShardStream(path, SMALL, has_targets=False)
     assert {type(sample) for sample in alone} == {torch.Tensor}
-
-
-def test_a_dataset_hands_options_to_its_store(tmp_path: Path) -> None:
-    """Options of the store, such as the image's file in a sample, are passed on."""
-    path = tmp_path / "a.tar"
-    with tarfile.open(path, "w") as tar:
-        add(tar, "1.jpg", encoded()[0])
-        add(tar, "1.other.jpg", encoded()[1])
-        add(tar, "1.cls", b"5")
-    dataset = StoreDataset(path, store_options={"image": "other.jpg"})
-
-    assert dataset.key(0) == "1.other.jpg"
-    assert dataset[0][1] == 5
-    with pytest.raises(ValueError, match="open"):
-        StoreDataset(dataset.store, store_options={"image": "jpg"})
 
 
 # Damage

@@ -33,7 +33,7 @@ from same import assert_same
 from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
-from fastdecode.torch import Views, _recognise
+from fastdecode.torch import _recognise
 from fastdecode.torch._albumentations import OfImage
 from fastdecode.torch._recorded import LazyTensor
 from fastdecode.torch.transforms import (
@@ -44,7 +44,6 @@ from fastdecode.torch.transforms import (
     Normalize,
     OpenCVResize,
     PadToSquare,
-    Resize,
     SmartResize,
 )
 from fastdecode.torch.transforms.images import ImageTransform
@@ -519,45 +518,6 @@ def test_a_part_that_was_changed_is_called(
         note(f"{how} of {name}")
         _change(transform, how)
     _compare(pipeline, at, seed)
-
-
-@given(st.lists(pipelines(), min_size=1, max_size=3), WHICH, SEED, BACKENDS, st.booleans())
-@SEEDS
-def test_views_in_any_order_are_those_of_their_pipelines(
-    several: list[list[Part]], at: int, seed: int, backend: Any, smaller: bool
-) -> None:
-    """Each view is what its pipeline makes; a view with a smaller decode changes no other."""
-    expected = [_expected(pipeline, IMAGES[at]) for pipeline in several]
-    if any(one.error for one in expected):
-        return
-    first = [Resize(20, quality="fast")] if smaller else []
-    views = Views([*first, *map(_composed, several)])
-    dataset = Sources(FILES[at], transform=views, backend=backend)
-    for made in _results(dataset, seed):
-        for result, one in zip(made[len(first) :], expected, strict=True):
-            _check(result, one)
-
-
-@given(pipelines(), pipelines(), WHICH, st.booleans(), SEED)
-@SEEDS
-def test_datasets_in_one_loader_keep_their_own_pipelines(
-    one: list[Part], other: list[Part], at: int, later: bool, seed: int
-) -> None:
-    """Also in a Subset, and if a pipeline was assigned after the dataset had been used."""
-    first, second = (_expected(pipeline, IMAGES[at]) for pipeline in (one, other))
-    if first.error or second.error:
-        return
-    file = FILES[at]
-    both = [Sources(file, file, transform=_composed(pipeline)) for pipeline in (one, other)]
-    if later:
-        assert both[0][0][1] == 0
-        both[0].transform, both[1].transform = both[1].transform, both[0].transform
-        both.reverse()
-    joined = torch.utils.data.ConcatDataset([torch.utils.data.Subset(both[0], [1]), both[1]])
-    for result, expected in zip(
-        _results(joined, seed), [first, first, second, second], strict=True
-    ):
-        _check(result, expected)
 
 
 def _pairs(before: str) -> Iterator[list[Part]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch.utils.data import ConcatDataset, DataLoader
 
 from fastdecode import DecodeError, stores
 from fastdecode.errors import StoreError
-from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores import Store, open_store
 from fastdecode.stores.tar import index_tar
 from fastdecode.torch import DecodeOptions, ImageFolder, Loader, StoreDataset
 from fastdecode.torch._errors import Failure
@@ -132,25 +131,6 @@ def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: 
 
 
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
-def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
-    """Ranks of `Loader` share the items of several shards, each item once."""
-    for shard in range(3):
-        with create_store(tmp_path / f"part-{shard}.tar") as writer:
-            for number in range(shard, COUNT, 3):
-                writer.add(f"{number}.jpg", encoded()[number], number)
-    dataset = StoreDataset(tmp_path / "part-{0..2}.tar", RandomResizedCropFlipNormalize(24))
-
-    loaders = [
-        Loader(dataset, 4, True, seed=0, rank=rank, world_size=4, threads=2) for rank in range(4)
-    ]
-    shares = [[int(target) for batch in loader for target in batch[1]] for loader in loaders]
-
-    assert len(dataset) == COUNT
-    assert sorted(target for share in shares for target in share) == list(range(COUNT))
-    assert {len(share) for share in shares} == {5, 6}
-
-
-@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("options", [{"threads": 3}, {"workers": 1}])
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize("indexed", [True, False])
@@ -243,20 +223,6 @@ def test_items_are_those_of_a_list() -> None:
     source, _ = dataset.read(3)
     assert isinstance(source, memoryview)
     assert source.obj is encoded()[3]
-
-
-def test_copies_read_by_themselves(tmp_path: Path) -> None:
-    """A pickled dataset opens its store again, and works after the first was closed."""
-    dataset = StoreDataset(
-        stored(tmp_path, "tar"), RandomResizedCropFlipNormalize(24, scale=(1, 1))
-    )
-    other = pickle.loads(pickle.dumps(dataset))
-    dataset.store.close()
-
-    assert len(other) == COUNT
-    assert other[2][1] == 0
-    with pytest.raises(ValueError, match="closed"):
-        dataset[2]
 
 
 def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:

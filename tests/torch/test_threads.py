@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from loading import PROCESS_WARNINGS, Images, Plain, copies, pool_threads, same, script, wait_until
+from loading import PROCESS_WARNINGS, Images, Plain, copies, same, script
 from same import assert_same
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastdecode.torch._loader.threads import ThreadPool, use_single_thread
 from fastdecode.torch.loader import Loader
 
 
@@ -78,59 +77,6 @@ def test_batches_are_collated_by_one_thread_of_the_pool(
 
     assert inside == [[1] * 4] * 2
     assert torch.get_num_threads() == 3
-
-
-@pytest.mark.usefixtures("three_threads")
-def test_single_thread_is_of_the_calling_thread_alone() -> None:
-    """A thread that limits itself does not change the process's setting."""
-
-    def limited() -> int:
-        use_single_thread()
-        return int(torch.get_num_threads())
-
-    threads = [threading.Thread(target=limited) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert in_new_thread(limited) == 1
-    assert in_new_thread(torch.get_num_threads) == torch.get_num_threads() == 3
-
-
-def test_pool_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
-    """One thread works in order; after `close`, waiting tasks are dropped and threads end."""
-    begun, go, done = threading.Event(), threading.Event(), []
-    pool_of_one = ThreadPool(1)
-    for number in range(3):
-        pool_of_one.submit(lambda number=number: done.append(number))
-    pool_of_one.submit(lambda: (begun.set(), go.wait(30)))
-    pool_of_one.submit(lambda: done.append("never"))
-    assert begun.wait(30)
-    threading.Timer(0.05, go.set).start()
-    pool_of_one.close()
-    pool_of_one.close()
-
-    assert done == [0, 1, 2]
-    wait_until(lambda: not any(thread.name == "fastdecode-0" for thread in pool_threads()))
-
-
-def test_pool_keeps_nothing_of_a_task_that_is_done() -> None:
-    """A waiting thread holds no reference to its last task."""
-    released = threading.Event()
-
-    class Task:
-        def __call__(self) -> None:
-            """Do nothing."""
-
-        def __del__(self) -> None:
-            released.set()
-
-    pool_of_one = ThreadPool(1)
-    pool_of_one.submit(Task())
-
-    assert released.wait(30)
-    pool_of_one.close()
 
 
 def in_child(work: Callable[[], bytes]) -> bytes:

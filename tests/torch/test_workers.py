@@ -212,15 +212,6 @@ loader.close()
     assert (out, error) == ("interrupted\nTrue 2\n" * 2, "")
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_processes_deliver_to_a_device(persistent: bool) -> None:
-    """The thread that copies ends without an error, also if the epoch is left."""
-    how: dict[str, Any] = {"workers": 1, "persistent_workers": persistent, "device": "meta"}
-    with Loader(Plain(int, 12), 3, **how) as loader:
-        next(iter(loader))
-        assert [len(list(loader)) for _ in range(2)] == [4, 4]
-
-
 def test_an_error_of_a_worker_keeps_nothing_alive() -> None:
     """Neither workers after `close`, nor torch's iterator, which as garbage would wait for them."""
     before = set(multiprocessing.active_children())
