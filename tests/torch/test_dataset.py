@@ -144,22 +144,6 @@ def test_samples_of_a_batch_are_drawn_one_after_another(make: Any) -> None:
     assert_same(*made)
 
 
-def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
-    """`load` passes on `generator` and `out`: the same seed fills a slot equally."""
-    dataset = make(RandomResizedCropFlipNormalize(32))
-    batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-
-    image, target = dataset.load(2, generator=torch.Generator().manual_seed(7), out=batch[1])
-    again, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(7))
-    other, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(8))
-
-    assert target == target_of(make, 2)
-    assert image.data_ptr() == batch[1].data_ptr()
-    assert_same(batch[1], again)
-    assert not torch.equal(again, other)
-    assert not batch[0].any()
-
-
 def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
     """A used dataset can be pickled, without its caches, and gives the same samples."""
     dataset = make(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
@@ -231,9 +215,6 @@ def test_own_getitem_makes_the_batches() -> None:
         PHOTOS[2].name,
         PHOTOS[0].name,
     ]
-    assert dataset.fetch(1)[2] == PHOTOS[1].name
-    with pytest.raises(ValueError, match=r"Named .*__getitem__"):
-        dataset.fetch(1, out=torch.zeros(3, 8, 6))
 
 
 def test_what_is_missing_is_told() -> None:
@@ -242,8 +223,6 @@ def test_what_is_missing_is_told() -> None:
         len(DecodeDataset())
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*sample 3"):
         DecodeDataset()[3]
-    with pytest.raises(ValueError, match="EncodedTransform"):  # only its results have a slot
-        Photos(str).load(0, out=torch.zeros(3, 8, 6))
     for wrong in (3, [3], RandomResizedCrop):
         with pytest.raises(TypeError, match="transform"):
             Photos(wrong)

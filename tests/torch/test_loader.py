@@ -263,14 +263,11 @@ class Pair(tuple):  # noqa: SLOT001 - as users write it
 
 
 class Own(Images):
-    """A dataset of this package whose own `fetch` makes samples of another kind."""
+    """A dataset of this package whose samples are of another kind."""
 
     def __init__(self, make: Any) -> None:
         super().__init__(ResizeCenterCropNormalize(16, 16), count=4)
         self.make = make
-
-    def fetch(self, index: int, **how: Any) -> Any:
-        return self.make(*super().fetch(index, **how))
 
     def __getitem__(self, index: int) -> Any:
         return self.make(*super().__getitem__(index))

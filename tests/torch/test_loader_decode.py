@@ -200,10 +200,10 @@ def test_closing_while_the_backend_is_busy() -> None:
 
 
 class Own(Images):
-    """A dataset with its own `load`."""
+    """A dataset with its own `__getitem__`."""
 
-    def load(self, index: int, **options: Any) -> Any:
-        return super().load(index, **options)
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)
 
 
 CROP = RandomResizedCropFlipNormalize(24)
@@ -216,7 +216,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Images(Fused(CROP, [add_random])), LATER, "function"),
     (Images(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)), LATER, "float32"),
     (Images(Resize(24)), LATER, "size"),
-    (Own(), LATER, "Own has its own load"),
+    (Own(), LATER, "Own has its own __getitem__"),
     (Images(), LATER | {"collate_fn": list}, "collate_fn"),
     (Images(), DECODE | {"workers": 2}, "workers"),
     (Images(), DECODE | {"collate_fn": list}, "collate_fn"),

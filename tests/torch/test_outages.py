@@ -122,13 +122,13 @@ def test_an_error_of_the_disk_is_raised(on_error: Any) -> None:
     dataset = Listed(PHOTO, CUT, PHOTO, UNREADABLE, on_error=on_error)
 
     with pytest.raises(OSError, match="/proc/self/mem"):
-        dataset.fetch(3)
+        dataset[3]
     with Loader(dataset, 3, threads=2) as loader, pytest.raises(OSError, match="/proc/self/mem"):
         list(loader)
     assert [failure.index for failure in dataset.errors] == [1]
     broken = Listed(CUT, UNREADABLE, on_error="replace")
     with pytest.raises(OSError, match="/proc/self/mem"):
-        broken.fetch(0)
+        broken[0]
 
 
 @pytest.mark.parametrize("kind", [ImageFolder, StoreDataset])
@@ -150,7 +150,7 @@ def test_a_folder_that_vanishes_ends_the_epoch(tmp_path: Path, kind: Any) -> Non
     assert len(dataset.errors) == 1
     (tmp_path / "photos").rename(tmp_path / "away")
     with pytest.raises(FileNotFoundError, match="folder"):
-        dataset.fetch(1)
+        dataset[1]
 
 
 def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
 
     (tmp_path / "photos").rename(tmp_path / "away")
     with pytest.raises(FileNotFoundError, match="folder"):
-        dataset.fetch(0)
+        dataset[0]
 
 
 def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path) -> None:
@@ -187,7 +187,5 @@ def test_a_copy_that_finds_no_store_ends_the_epoch(tmp_path: Path) -> None:
     sent = pickle.dumps(StoreDataset(tar(tmp_path / "t.tar"), SMALL, on_error="skip"))
     for name in ("t.tar", "t.tar.fdx"):
         (tmp_path / name).rename(tmp_path / f"away {name}")
-        copy = pickle.loads(sent)
         with pytest.raises(FileNotFoundError, match=re.escape(name)):
-            copy.fetch(0)
-        assert copy.errors == []
+            next(iter(Loader(pickle.loads(sent), threads=0)))

@@ -173,8 +173,7 @@ class BatchBuilder:
         sample = self._maker.make_one(self._items[at], slot)
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
-            # The replacement of a damaged image is made elsewhere, and so is what a class's own
-            # `fetch` or `load` makes of an image, which may be anything.
+            # What a user's transform of bytes makes may be anything, elsewhere.
             if image is not slot:
                 if _fits(image, slot):
                     slot.copy_(image)

@@ -29,7 +29,6 @@ from fastdecode.torch.dataset import (
     DecodeDataset,
     EligibleRecipe,
     Settings,
-    overridden,
 )
 from fastdecode.torch.transforms._random_crop import (
     SampleGenerator,
@@ -83,7 +82,7 @@ class SampleSource:
                 f"{', '.join(options)}= is for datasets of this package: "
                 f"{self._foreign_dataset_reason()}"
             )
-        if changed := options and next(filter(None, map(_own_way, self.datasets)), ""):
+        if changed := options and next(filter(None, (one._own_way() for one in self.datasets)), ""):
             named = ", ".join(options)
             raise ValueError(f"{named}= is not possible, because {changed}: say it of the dataset")
         self._lock = lock or nullcontext()
@@ -279,20 +278,9 @@ class SampleSource:
         if out is None and self.as_uint8:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
         dataset, place = self.locate(index)
-        if type(dataset).fetch is DecodeDataset.fetch:
-            among = partial(items_of, self._wrappers, dataset)
-            settings = self.settings(dataset)
-            sample = dataset._fetch(place, settings, generator, out, among)
-        else:
-            sample = dataset.fetch(place, generator=generator, out=out)
+        among = partial(items_of, self._wrappers, dataset)
+        sample = dataset._fetch(place, self.settings(dataset), generator, out, among)
         return sample[0] if sample is not SKIPPED and dataset._is_bare() else sample
-
-
-def _own_way(dataset: DecodeDataset[Any]) -> str:
-    """Say which method of a subclass makes samples by itself; empty if none does."""
-    kind = type(dataset)
-    changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
-    return f"{kind.__name__} has its own {changed}" if changed else ""
 
 
 def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
