@@ -57,7 +57,7 @@ _OPTIONS = {
     "CropOptions": "fastdecode.torch.transforms.crops",
     "QualityOptions": "fastdecode.torch.transforms.crops",
     "StoreOptions": "fastdecode.stores.base",
-    "RowOptions": "fastdecode.ray._rows",
+    "RowOptions": "fastdecode.ray.images",
 }
 """Where the types of ``**options`` are."""
 
