@@ -27,7 +27,7 @@ from processes import answers, resident
 from same import assert_same
 
 import fastdecode
-from fastdecode import DecodeError, FastDecodeError, decode, decode_batch, probe
+from fastdecode import DecodeError, FastDecodeError, decode, probe
 from fastdecode.testing import drawing, encode
 from fastdecode.types import MODES
 
@@ -287,43 +287,6 @@ def stream_of(height: int, extra: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        file(1, 4, 2, 8, stream_of(3)),
-        file(1, 4, 2, 8, stream_of(4, b"\0")),
-        file(1, 4, 2, 8, stream_of(4) + b"\0"),
-        file(1, 4, 2, 8, stream_of(4)[:-1] + b"\0"),
-        file(1, 4, 2, 8, stream_of(4), last=chunk(b"tEXt", b"a\0b") + chunk(b"IDAT", b"")),
-        file(1, 4, 2, 8, zlib.compress(b"\5\1\2\3" * 4)),
-        file(1, 4, 2, 8, stream_of(4), chunk(b"ABCD")),
-        file(1, 4, 2, 8, stream_of(4), chunk(b"a\0CD")),
-        file(1, 4, 2, 8, stream_of(4), chunk(b"acTL", bytes(8))),
-        file(1, 4, 3, 8, zlib.compress(b"\0\1" * 4)),
-        file(1, 4, 3, 8, zlib.compress(b"\0\1" * 4), chunk(b"PLTE", b"abc")),
-        encode(drawing(40, 30), "png")[:-12],
-    ],
-    ids=[
-        "a row too few",
-        "a byte too many",
-        "a byte behind the stream",
-        "another Adler-32",
-        "pixels in two places",
-        "an unknown filter",
-        "an unknown critical chunk",
-        "a chunk without a name",
-        "an animation",
-        "no palette",
-        "an index without a colour",
-        "no end",
-    ],
-)
-def test_unusual_files_are_left_to_other_backends(data: bytes) -> None:
-    """The core refuses what other decoders may judge in another way."""
-    with pytest.raises(FastDecodeError):
-        decode(data, backend="native")
-
-
-@pytest.mark.parametrize(
     ("width", "height", "sizes"),
     [
         (8, 8, (2, 4, 7, 43, 52, 70, 79)),
@@ -409,16 +372,6 @@ def test_a_loader_makes_the_samples_that_python_makes(quality: Any, tmp_path: An
                 batches.append(list(loader))
         for one, other in zip(*batches, strict=True):
             assert (one.int() - other.int()).abs().max() <= 1
-
-
-def test_a_batch_is_decoded_by_the_core() -> None:
-    """`decode_batch` takes PNGs and JPEGs together, in every mode and reduction."""
-    data = [PHOTO, encode(drawing(60, 80)), made(40, 30, 6, 8, random.Random(5))] * 2
-    for mode in MODES:
-        for reduce in (1, 4):
-            images = decode_batch(data, reduce=reduce, mode=mode, threads=2)
-            alone = [decode(content, reduce=reduce, mode=mode) for content in data]
-            assert_same(images, alone, (mode, reduce))
 
 
 def test_interlaced_files_are_no_fallback() -> None:
