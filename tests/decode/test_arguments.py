@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from same import assert_same
 
 from fastdecode import decode, decode_batch, decode_file, decode_iter, probe, reduce_for
-from fastdecode.native import add_restart_markers
 from fastdecode.testing import drawing, encode
 from fastdecode.types import REDUCES, Header
 
@@ -83,22 +82,6 @@ def test_nothing_holds_on_to_the_input(data: bytes) -> None:
 
     assert memory.closed
     assert not array
-
-
-@pytest.mark.parametrize("path", ["photo.jpg", Path("photo.jpg")], ids=["str", "PathLike"])
-@pytest.mark.parametrize("function", [decode, probe, add_restart_markers])
-def test_path_is_a_type_error_that_says_what_to_write(function, path) -> None:
-    """A path in the place of bytes raises a TypeError that names the function and the file."""
-    with pytest.raises(TypeError, match=rf"{function.__name__}\(.*photo\.jpg"):
-        function(path)
-
-
-@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
-@pytest.mark.parametrize("data", [JPEG, PNG, JPEG[:30]], ids=["jpeg", "png", "cut"])
-def test_bytes_are_no_path(wrap, data: bytes) -> None:
-    """`decode_file` of the bytes of an image raises an error that names `decode`."""
-    with pytest.raises(TypeError, match=r"decode\("):
-        decode_file(wrap(data))
 
 
 WRONG_DATA = {
@@ -298,17 +281,6 @@ def test_min_size_decodes_what_reduce_for_says(size: tuple[int, int], value: int
     for larger in (r for r in REDUCES if r > reduce):
         shape = decode(data, larger, orient=True).shape
         assert shape[0] < size[0] or shape[1] < size[1]
-
-
-@pytest.mark.parametrize("kind", [str, Path])
-def test_decode_file_takes_both_kinds_of_path(kind, tmp_path: Path) -> None:
-    """`decode_file` reads a path given as a string or a path object, and passes the options on."""
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(JPEG)
-
-    image = decode_file(kind(path), 2, mode="L")
-
-    assert_same(image, decode(JPEG, 2, mode="L"))
 
 
 def test_file_descriptor_is_refused_and_left_open(tmp_path: Path) -> None:
