@@ -31,6 +31,7 @@ from random_transforms import WITHOUT_SHRINKING, transforms
 from torch_reference import PHOTOS
 
 from fastdecode import use
+from fastdecode.native._augment import Draw, Erasure, Operation, Program, do, erase, group
 from fastdecode.native._pool import Items
 from fastdecode.testing import encode
 from fastdecode.torch._fuse import Fused
@@ -198,6 +199,19 @@ def is_for_core(kind: str, orient: bool) -> bool:
     return kind in (*FOR_CORE, "orientation 1") or (turns and not orient)
 
 
+COLOURS = group(
+    "shuffle",
+    [
+        do(Operation("brightness", (1.0,)), Draw(0, 0.6, 0.8)),
+        group("choice", [do(Operation("equalize")), do(Operation("sharpness", (1.9,)))]),
+    ],
+)
+TURN = do(Operation("rotate", (0.0,), "bilinear", (9, 8, 7)), Draw(0, -90, 180))
+NOISE = erase(Erasure((0.1, 0.3), (0.5, 2.0), "pixel"), probability=0.5)
+THEN = [Program(), Program(), COLOURS, Program([*TURN, *COLOURS])]
+"""What may come after a crop; of a turned image, no target is mapped."""
+
+
 @pytest.mark.filterwarnings("ignore:all .* samples were skipped:RuntimeWarning")
 @settings(WITHOUT_SHRINKING, max_examples=examples(120))
 @given(data=st.data())
@@ -210,6 +224,10 @@ def test_the_cores_samples_are_pythons(data: Any, folder: Path, made: Made) -> N
     some = FILES if data.draw(st.booleans(), "all good") else PERHAPS_DAMAGED
     drawn = data.draw(st.lists(some, min_size=1, max_size=24), "files")
     transform = data.draw(transforms(), "transform")
+    dataset_kind = data.draw(st.sampled_from([Sources, Shown]), "kind of dataset")
+    then = data.draw(st.sampled_from(THEN[: 3 if dataset_kind is Shown else 4]), "then")
+    noise = NOISE if transform.dtype == torch.float32 and data.draw(st.booleans(), "noise") else ()
+    transform = transform.but(program=Program([*transform.program, *then, *noise]))
     options = {"on_error": on_error, "orient": data.draw(st.booleans(), "orient")}
     how = {
         "batch_size": data.draw(st.integers(1, 30), "batch size"),
@@ -218,7 +236,6 @@ def test_the_cores_samples_are_pythons(data: Any, folder: Path, made: Made) -> N
         "channels_last": data.draw(st.booleans(), "channels last"),
         "collate_fn": data.draw(st.sampled_from([None, None, list]), "collate_fn"),
     }
-    dataset_kind = data.draw(st.sampled_from([Sources, Shown]), "kind of dataset")
     has_targets = data.draw(st.booleans(), "has targets") or dataset_kind is Shown
 
     def dataset(one: Any) -> Any:
@@ -361,6 +378,37 @@ def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> 
     assert not made
     assert_same(epoch(Sources(*sources, backend="native"), 6, threads=2), expected)
     assert made.total == 6
+
+
+@pytest.mark.parametrize("name", ["__call__", "with_geometry", "draw", "make"])
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [(RandomResizedCrop, [40]), (ResizeCenterCrop, [50, 40]), (Resize, [[40, 30]])],
+)
+def test_only_methods_of_the_users_keep_the_core_out(
+    kind: Any, sizes: Any, name: str, made: Made
+) -> None:
+    """They may be in a subclass, in another base, in one object, or put into the class itself."""
+    method = getattr(kind, name)
+
+    def own(*arguments: Any, **options: Any) -> Any:
+        return method(*arguments, **options)
+
+    def by_the_core(transform: Any) -> int:
+        made.clear()
+        epoch(Sources(PLAIN, PLAIN, transform=transform), 2, threads=1)
+        return made.total
+
+    crop, replaced, mixed = kind(*sizes), kind(*sizes), type("Mixed", (), {name: own})
+    vars(replaced)[name] = own.__get__(replaced)
+
+    assert by_the_core(crop) == by_the_core(type("Own", (kind,), {})(*sizes)) == 2
+    for bases, methods in (((kind,), {name: own}), ((mixed, kind), {})):
+        assert by_the_core(type("Own", bases, methods)(*sizes)) == 0
+    assert by_the_core(replaced) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, name, own)
+        assert by_the_core(crop) == 0
 
 
 def test_batches_that_are_not_for_the_core_are_shared_by_all_threads(made: Made) -> None:

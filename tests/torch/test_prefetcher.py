@@ -6,20 +6,23 @@ What needs a GPU is in `test_prefetcher_gpu.py`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from loading import Plain, wait_until
 from loading import SeededLoader as Loader
 from same import assert_same
+from torch.utils import _pytree
 from torch.utils.data import DataLoader, Dataset
 
 import fastdecode
@@ -130,6 +133,84 @@ class Failing(Watched):
         if batch == 5:
             raise TypeError("an int")
         return batch
+
+
+# ---- what is moved ----
+
+
+class Pair(NamedTuple):
+    image: Any
+    label: Any
+
+
+@dataclasses.dataclass
+class Sample:
+    """A class of the caller's, which is registered below."""
+
+    image: Any
+    name: str = ""
+
+
+_pytree.register_pytree_node(
+    Sample, lambda one: ([one.image], one.name), lambda children, name: Sample(*children, name)
+)
+
+
+class Boxes:
+    """A user's batch type that moves itself, or a new one."""
+
+    def __init__(self, xyxy: Any, in_place: bool = False) -> None:
+        self.xyxy, self.in_place = xyxy, in_place
+
+    def to(self, device: Any) -> Boxes | None:
+        if not self.in_place:
+            return Boxes(self.xyxy.to(device))
+        self.xyxy = self.xyxy.to(device)
+        return None
+
+
+ONE = torch.ones(2)
+CONTAINERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "tensor": (ONE, lambda d: d),
+    "dict": ({"a": ONE}, lambda d: d["a"]),
+    "ordered": (OrderedDict(a=ONE), lambda d: d["a"]),
+    "defaultdict": (defaultdict(list, a=ONE), lambda d: d["a"] if d["new"] == [] else None),
+    "list": ([ONE], lambda d: d[0]),
+    "deque": (deque([ONE]), lambda d: d[0]),
+    "tuple": ((ONE,), lambda d: d[0]),
+    "named tuple": (Pair(ONE, 5), lambda d: d.image if d.label == 5 else None),
+    "registered": (Sample(ONE, "x"), lambda d: d.image if d.name == "x" else None),
+    "nested": ({"a": [(Pair(Sample(ONE), 1),)]}, lambda d: d["a"][0][0].image.image),
+    "moves itself": (Boxes(ONE), lambda d: d.xyxy),
+    "torch's result": (torch.return_types.max((ONE, ONE)), lambda d: d.values),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_every_tensor_of_a_batch_is_moved(name: str) -> None:
+    """Tensors at any depth; containers keep their types, and the loader's own are not changed."""
+    batch, tensor = CONTAINERS[name]
+
+    (moved,) = DevicePrefetcher([batch], "meta")
+
+    assert type(moved) is type(batch)
+    assert tensor(moved).is_meta
+    assert tensor(batch) is ONE
+
+
+def test_what_is_no_tensor_stays_and_what_moves_in_place_is_moved() -> None:
+    """Numbers, strings, long ranges, types and objects are those of the loader."""
+    others = [3, "text", b"bytes", bytearray(2), None, range(10**12), torch.float32, Boxes, {1, 2}]
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    boxes = Boxes(ONE, in_place=True)
+
+    ((found, same, whole),) = DevicePrefetcher([(others, boxes, packed)], "meta")
+
+    assert [one is other for one, other in zip(found, others, strict=True)] == [True] * 9
+    assert same is boxes
+    assert boxes.xyxy.is_meta
+    assert type(whole) is type(packed)  # which is also a named tuple
+    assert (whole.data.device.type, whole.batch_sizes.device.type) == ("meta", "cpu")
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])

@@ -18,7 +18,7 @@ import torch
 from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import COUNT, PROCESS_WARNINGS
+from loading import COUNT, PROCESS_WARNINGS, generator_states
 from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
@@ -117,6 +117,13 @@ USES: dict[str, Callable[[Any], Any]] = {
     "gradient": lambda x: _gradient(x[None]),
     "stack along an axis": lambda x: torch.stack([x, x], axis=1),
     "subclass": lambda x: x.as_subclass(Own),
+    "unsqueeze_": _in_place(lambda x: x.unsqueeze_(0)),
+    "transpose_": _in_place(lambda x: x.transpose_(0, 2)),
+    "resize_": _in_place(lambda x: x.resize_(2, 3)),
+    "requires_grad": _in_place(lambda x: setattr(x, "requires_grad", True)),
+    "requires_grad_": lambda x: x.requires_grad_().requires_grad,
+    "set data": _in_place(lambda x: setattr(x, "data", torch.zeros(2))),
+    "what it is": lambda x: (x.unsqueeze_(0), x.shape, x.dim(), len(x), x.requires_grad)[1:],
     "inference": lambda x: _gradient(_inferred(x)),
     "torch.func": lambda x: torch.func.grad(lambda y: (y * x).sum())(torch.ones(3, 1, 1)),
 }
@@ -403,6 +410,7 @@ def test_what_is_done_to_an_image_before_is_recorded(
         lambda image: image.resize((40, 31), box=(1, 2, 30, 31)),
         lambda image: image.resize((40, 31), Image.Resampling.NEAREST),
         lambda image: image.rotate(20),
+        lambda image: (image.load(), image)[1],
         lambda image: image.crop((-3, 4, 50, 40)),
         lambda image: image.convert("L").convert("RGB"),
     ],
@@ -541,10 +549,11 @@ def test_a_loader_gives_what_a_seeded_dataset_gives(
     folder: Path, steps: list[str], form: str, seed: int, epoch: int, batch: int, workers: int
 ) -> None:
     """`Loader` of a dataset is DataLoader of the same with each sample seeded, bit for bit."""
-    dataset = Written(folder, steps, form)
+    dataset, states = Written(folder, steps, form), generator_states()
     with Loader(dataset, batch, num_workers=workers, seed=seed) as loader:
         loader.set_epoch(epoch)
         got = [*loader]
+    assert_same(generator_states(), states)  # those of the training
 
     expected = [*DataLoader(Seeded(dataset, seed, epoch), batch)]
 

@@ -6,15 +6,25 @@ import json
 import sys
 import tarfile
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
+from cases import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from loading import COUNT, PROCESS_WARNINGS, encoded
+from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
 from shards import add, numbers, write_shards
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.worker import WorkerInfo
 
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
@@ -64,6 +74,80 @@ def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> Non
 
     assert sorted(images) == list(range(TOTAL))
     assert_same(images, alone)
+
+
+@contextmanager
+def in_worker(number: int, count: int) -> Iterator[None]:
+    """Be a worker process of a DataLoader; with a count of 0, be none."""
+    info = {"id": number, "num_workers": count, "seed": 7 + number, "dataset": None}
+    with pytest.MonkeyPatch.context() as patch:
+        name = "torch.utils.data._utils.worker._worker_info"
+        patch.setattr(name, WorkerInfo(**info) if count else None)
+        yield
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    st.tuples(st.integers(1, 4), st.integers(0, 3)),
+    st.sampled_from(["uncounted", "counted", "drop"]),
+    st.integers(1, 9),
+    st.booleans(),
+    st.integers(0, 30),
+    st.integers(0, 99),
+)
+@settings(WITHOUT_SHRINKING, max_examples=examples(200))
+def test_each_sample_goes_to_one_worker_of_one_rank(
+    sizes: list[int],
+    processes: tuple[int, int],
+    how: str,
+    buffer: int,
+    shuffle: bool,
+    begin: int,
+    seed: int,
+) -> None:
+    """Of counted shards, shares differ by one sample; the rest is the same from any place."""
+    ranks, workers = processes
+    options: dict[str, Any] = {"shuffle": shuffle, "buffer": buffer, "seed": seed, "threads": 1}
+    options |= {"counted": {"counts": sizes}, "drop": {"even": "drop"}}.get(how, {})
+    shares: list[list[list[int]]] = []
+    with TemporaryDirectory() as folder:
+        paths = write_shards(Path(folder), sizes)
+        for rank in range(ranks):
+            each = ShardStream(paths, SMALL, rank=rank, world_size=ranks, **options)
+            shares.append([])
+            for worker in range(max(1, workers)):
+                with in_worker(worker, workers):
+                    shares[-1].append(numbers(each))
+                    samples = iter(each)
+                    before = numbers(islice(samples, begin))
+                    each.load_state_dict(json.loads(json.dumps(each.state_dict())))
+                    assert before + numbers(each) == shares[-1][-1]
+    total, given_out = sum(sizes), [one for rank in shares for share in rank for one in share]
+    lengths = [[len(share) for share in rank] for rank in shares]
+    of_ranks = [sum(rank) for rank in lengths]
+
+    assert len(set(given_out)) == len(given_out)
+    assert set(given_out) <= set(range(total))
+    assert len(given_out) == (total // ranks * ranks if how == "drop" else total)
+    if how != "uncounted":
+        assert max(of_ranks) - min(of_ranks) <= (how == "counted")
+        assert lengths == [sorted(rank, reverse=True) for rank in lengths]
+        assert max(rank[0] - rank[-1] for rank in lengths) <= 1
+    elif len({*sizes}) == 1 and total:  # no rank has a shard too much
+        assert max(of_ranks) < total / ranks + sizes[0]
+    if not shuffle:
+        assert [share == sorted(share) for rank in shares for share in rank].count(False) == 0
+
+
+def test_every_place_of_the_buffer_is_drawn_alike(tmp_path: Path) -> None:
+    """Over many seeds, each of its items is equally often the first."""
+    (path,) = write_shards(tmp_path, [9])
+    how: dict[str, Any] = {"shuffle": True, "buffer": 4, "threads": 1, "target_transform": None}
+    streams = [ShardStream(path, SMALL, seed=seed, **how) for seed in range(600)]
+    first = Counter(next(iter(each))[1] for each in streams)
+
+    assert set(first) == {0, 1, 2, 3}
+    assert min(first.values()) > 105
 
 
 def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
@@ -262,11 +346,12 @@ def test_a_damaged_shard_is_an_error(tmp_path: Path, on_error: Any) -> None:
     assert given == list(range(len(given)))
 
 
-def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [10, 12])
+def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path, count: int) -> None:
     """A shard with another number of samples than counted is an error."""
     write_shards(tmp_path, SIZES)
     counted = stream(tmp_path, even="drop")
-    write_shards(tmp_path, [5, 12])
+    write_shards(tmp_path, [5, count])
 
     with pytest.raises(StoreError, match=r"part-001\.tar.* 11 "):
         list(counted)
