@@ -12,29 +12,13 @@ from encoded import INVERSE, with_orientation
 from loading import GOLDEN, next_number
 from PIL import Image
 from same import assert_same
-from torch_reference import (
-    PHOTOS,
-    center_crop,
-    decibels,
-    levels,
-    pixels,
-    resize,
-    seeded,
-)
+from torch_reference import PHOTOS, center_crop, decibels, pixels, resize, seeded
 
 from fastdecode import _pixels, probe
 from fastdecode.native._augment import Operation, Program, do, flipped, resized_to
 from fastdecode.testing import encode
-from fastdecode.torch.transforms import (
-    RandomResizedCrop,
-    Resize,
-    ResizeCenterCrop,
-    base,
-)
-from fastdecode.torch.transforms._random_crop import (
-    SampleGenerator,
-    draw_program,
-)
+from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCrop, base
+from fastdecode.torch.transforms._random_crop import SampleGenerator, draw_program
 from fastdecode.torch.transforms.base import Recipe
 
 FAST: dict[str, Any] = {"dtype": torch.uint8, "quality": "fast"}
@@ -83,36 +67,6 @@ def test_the_decoder_shrinks_as_far_as_it_may(
     transform(FILES[0])
 
     assert asked == [(reduce, None)]
-
-
-def test_only_the_box_is_decoded(asked: list[Any]) -> None:
-    """A random crop requests only its own pixels, widened to whole blocks if it is reduced."""
-    exact = RandomResizedCrop(16, (0.1, 0.3), flip=0.5)
-    fast = RandomResizedCrop(16, (0.1, 0.3), **FAST, flip=0.5)
-    for seed in range(8):
-        asked.clear()
-        box = exact.draw(500, 333, seeded(seed)).plan.box
-        exact(FILES[0], generator=seeded(seed))
-        fast(FILES[0], generator=seeded(seed))
-        (_, whole), (reduce, window) = asked
-
-        assert whole == box
-        assert reduce > 1
-        region = [reduce * side for side in window]
-        widened = [a - b for a, b in zip(region, box, strict=True)]
-        assert -reduce < min(widened[:2]) <= max(widened[:2]) <= 0
-        assert 0 <= min(widened[2:]) <= max(widened[2:]) < reduce
-
-
-@pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
-def test_only_a_jpeg_is_reduced(asked: list[Any], kind: str) -> None:
-    """Other formats are not reduced, because that saves no work, so their pixels are exact."""
-    data = encode(Image.open(PHOTOS[0]), kind)
-
-    result = Resize(30, **FAST)(data)
-
-    assert [reduce for reduce, _ in asked] == [1]
-    assert levels(result, resize(pixels(data), 30)) <= 1
 
 
 def qualities(data: bytes, headroom: float) -> list[float]:

@@ -257,14 +257,6 @@ def test_erasing_with_noise(name: str) -> None:
         assert _same_numbers(*both) > LEAST, what
 
 
-@pytest.mark.parametrize("mode", ["const", "rand", "pixel"])
-def test_timms_noise(mode: str) -> None:
-    """A colour for a box, or for each of its pixels, or none."""
-    program = program_of(TimmErasing(1.0, mode=mode), ERASED)
-    noise = {"const": "none", "rand": "channel", "pixel": "pixel"}[mode]
-    assert {step.erasure.noise for step in program if step.erasure} == {noise}
-
-
 @pytest.mark.parametrize("name", ["augmix-m5", "augmix-m5-w4-mstd1", "augmix-m5-w2-a2-d2"])
 def test_timms_mix(name: str) -> None:
     """As timm draws it is not known outside of a Loader, so the pixels are compared."""

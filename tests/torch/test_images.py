@@ -299,24 +299,6 @@ def test_every_kind_of_image_has_the_same_result_of_its_kind(
 # ---- arguments ----
 
 
-@pytest.mark.parametrize(
-    ("made", "shown"),
-    [
-        (SmartResize(32, 9, 99), "SmartResize(factor=32, min_pixels=9, max_pixels=99)"),
-        (PadToSquare(7), "PadToSquare(fill=(7, 7, 7))"),
-        (Normalize([0.5], [0.25]), "Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))"),
-        *(
-            (Normalize(kind([0.5, 0.25, 0.0]), kind([0.5, 1.0, 2.0])),
-             "Normalize(mean=(0.5, 0.25, 0.0), std=(0.5, 1.0, 2.0))")
-            for kind in (list, np.array, torch.tensor)
-        ),
-    ],
-)  # fmt: skip
-def test_repr_has_the_options(made: Any, shown: str) -> None:
-    """Lists, arrays and tensors of three numbers, and a single number, are accepted."""
-    assert repr(made) == shown
-
-
 BYTES = np.zeros((5, 5, 3), np.uint8)
 
 

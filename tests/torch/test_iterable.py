@@ -356,23 +356,6 @@ def test_late_batch_is_a_timeout() -> None:
                 child.terminate()  # torch would give it five seconds
 
 
-def move(worker: int) -> None:
-    """Prepare a worker's copy of the dataset, as torch's documentation shows it."""
-    info: Any = get_worker_info()
-    info.dataset.first = 10 * (info.id + 1)
-    random.seed(worker)
-
-
-def test_workers_are_prepared_as_by_torch() -> None:
-    """`worker_init_fn` may change the worker's copy of the dataset, and seed anew."""
-    with Loader(Numbers(40), 4, num_workers=2, worker_init_fn=move) as loader:
-        first, second = islice(loader, 2)
-
-    assert first["number"].tolist() == [10, 12, 14, 16]
-    assert second["number"].tolist() == [21, 23, 25, 27]
-    assert second["draws"][0][0] == random.Random(1).random()
-
-
 class Whole(Sized):
     """Gives all numbers in each worker."""
 

@@ -12,22 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from loading import (
-    Images,
-    Plain,
-    script,
-    targets_and_errors,
-)
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import Images, Plain, script, targets_and_errors
+from loading import SeededLoader as Loader
 from same import assert_same
-from torch.utils.data import (
-    BatchSampler,
-    ConcatDataset,
-    DataLoader,
-    Subset,
-)
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from fastdecode.torch.transforms import ResizeCenterCropNormalize
@@ -184,21 +172,6 @@ def test_first_error_of_a_batch_is_the_one_that_is_raised() -> None:
     dataset.thread_safe = True
     with Loader(dataset, 8, threads=3) as loader:
         assert [str(error) for error in targets_and_errors(loader)] == ["mistake 1"]
-
-
-def test_error_of_collating_comes_at_its_batch() -> None:
-    """That of collate_fn, and that of targets which do not collate."""
-
-    def collate(samples: list[Any]) -> Any:
-        if samples[0][1] == 4:
-            raise KeyError("mine")
-        return [0, torch.tensor([target for _, target in samples])]
-
-    seen = targets_and_errors(Loader(Images(count=12), 4, threads=2, collate_fn=collate))
-    dataset = Images(count=4, target_transform=lambda _: object())
-
-    assert [type(one) for one in seen] == [list, KeyError, list]
-    assert [type(one) for one in targets_and_errors(Loader(dataset, 4, threads=2))] == [TypeError]
 
 
 def test_interpreter_ends_although_a_read_hangs() -> None:

@@ -30,17 +30,13 @@ from loading import (
     Sources,
     add_random,
     copies,
-    device_loader,
     epoch,
     epochs,
     indices,
     pool_threads,
-    targets,
     wait_until,
 )
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import SeededLoader as Loader
 from same import assert_same
 
 from fastdecode import stats
@@ -245,23 +241,3 @@ def test_what_is_not_possible_is_refused_with_the_reason(
     assert INSTEAD[next(iter(options))] in str(caught.value)
     if options == AHEAD:
         assert Loader(dataset, threads=1).read_threads == 0
-
-
-@pytest.mark.parametrize("options", [LATER, DECODE], ids=str)
-def test_what_is_assigned_later_is_refused_at_its_epoch(options: Any) -> None:
-    """A collate_fn or a transform that does not allow it is an error when an epoch begins."""
-    register_double(decode_all)
-    dataset = Images()
-    kind = device_loader if options is LATER else Loader
-    with kind(dataset, 4, threads=2, **options) as loader:
-        first = copies(loader)
-        loader.collate_fn = list
-        with pytest.raises(ValueError, match="collate_fn"):
-            next(iter(loader))
-        loader.collate_fn = None
-        dataset.transform = add_random
-        with pytest.raises(ValueError, match="transform"):
-            next(iter(loader))
-        dataset.transform = RandomResizedCropFlipNormalize(24)
-        assert loader.epoch == 1
-        assert targets(loader) == targets(first)

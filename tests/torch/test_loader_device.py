@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from loading import (
-    PROCESS_WARNINGS,
-    Images,
-    copies,
-    device_loader,
-    epoch,
-)
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import PROCESS_WARNINGS, Images, copies, device_loader, epoch
+from loading import SeededLoader as Loader
 from same import assert_same
 
 from fastdecode.torch import Fused

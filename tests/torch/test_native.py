@@ -18,13 +18,7 @@ import torch
 from encoded import turned, with_orientation
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import (
-    CROP,
-    PROCESS_WARNINGS,
-    Sources,
-    epoch,
-    next_share,
-)
+from loading import CROP, PROCESS_WARNINGS, Sources, epoch, next_share
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING, transforms
@@ -34,7 +28,6 @@ from fastdecode import use
 from fastdecode.native._augment import Draw, Erasure, Operation, Program, do, erase, group
 from fastdecode.native._pool import Items
 from fastdecode.testing import encode
-from fastdecode.torch._fuse import Fused
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms import (
     IMAGENET_MEAN,
@@ -326,28 +319,6 @@ SOURCES: list[Any] = [
 """Files of which the core makes all but two."""
 
 
-def test_mistakes_of_the_user_are_raised_at_their_batch() -> None:
-    """Errors of `read`, a plan or a target are raised at their batch, as without the core."""
-
-    class Wrong(Sources):
-        def read(self, index: int) -> tuple[Any, Any]:
-            return super().read(index) if index != 5 else self.none
-
-    class Odd(RandomResizedCrop):
-        def draw(self, width: int, height: int, generator: Any) -> Any:
-            return super().draw(width, height, generator)._replace(size=(3, 3))
-
-    eight = [PLAIN] * 8
-    for dataset, error in (
-        (Wrong(*eight), "AttributeError"),
-        (Sources(*eight, target_transform=lambda at: 1 // (at - 5)), "ZeroDivisionError"),
-        (Sources(*eight, transform=Odd(40)), "ValueError"),
-    ):
-        ours, theirs = (batches_and_errors(dataset, 4, threads=threads) for threads in (2, 0))
-        assert_same(ours, theirs, error)
-        assert ours[1].startswith(error)
-
-
 def test_another_backend_or_overridden_methods_keep_the_core_out(made: Made) -> None:
     """Another backend, or overridden methods, keep the core from being used."""
 
@@ -444,21 +415,6 @@ def test_batches_that_are_not_for_the_core_are_shared_by_all_threads(made: Made)
 
 class Image(torch.Tensor):
     """A tensor class like torchvision's Image."""
-
-
-def test_fused_pipelines_keep_their_type(made: Made) -> None:
-    """A fused pipeline returns its class of tensors; in a batch they are plain."""
-    dataset = Sources(*SOURCES, transform=Fused(CROP.but(image=Image)))
-    count = len(SOURCES) - 2
-
-    assert {type(image) for image, _ in dataset.__getitems__(range(6))} == {Image}
-    ours = epoch(dataset, 6, threads=2)
-    assert_same(ours, epoch(dataset, 6, threads=0))
-    assert type(ours[0][0]) is torch.Tensor
-    assert made.total == count
-    made.clear()
-    epoch(Sources(*SOURCES, transform=Fused(CROP, [torch.neg])), 6, threads=2)
-    assert not made
 
 
 def test_plan_and_reduction_of_a_subclass_are_used() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,15 +173,6 @@ def test_what_comes_with_an_image_gets_its_geometry(folder: Path, name: str, the
         assert all(map(_is_recorded, images))
     for one, other in zip(images, expected, strict=True):
         assert_same(one, other, within=3 * (LEVEL if then else 1))
-
-
-def test_a_pipeline_that_was_called_is_pickled(folder: Path) -> None:
-    """As for worker processes that are spawned, which go on with its seed."""
-    fused = fuse(A.Compose([*drawn(), *end()], seed=3))
-    image = fastdecode.open(folder / "0.jpg").convert("RGB")
-    fused(image=image)
-    again = pickle.loads(pickle.dumps(fused))
-    assert_same(again(image=image), fused(image=image))
 
 
 def test_boxes_are_looked_at_after_each_step(folder: Path) -> None:

@@ -8,24 +8,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import multiprocessing
-import os
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from loading import Plain, wait_until
 from loading import SeededLoader as Loader
-from same import assert_same
 from torch.utils import _pytree
 from torch.utils.data import DataLoader, Dataset
 
-import fastdecode
 from fastdecode.torch import prefetcher
 from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.prefetcher import DevicePrefetcher
@@ -59,22 +54,6 @@ class Numbers:
                 yield torch.full((2,), float(index))
         finally:
             self.finished += 1
-
-
-class Closable:
-    """An iterator that records the thread in which it is closed."""
-
-    def __init__(self) -> None:
-        self.closed_in: list[int] = []
-
-    def __iter__(self) -> Closable:
-        return self
-
-    def __next__(self) -> Any:
-        return torch.ones(2)
-
-    def close(self) -> None:
-        self.closed_in.append(threading.get_ident())
 
 
 class Watched(Transfer):
@@ -326,29 +305,6 @@ def test_an_iterator_that_is_dropped_ends_its_thread(in_a_cycle: bool) -> None:
     assert len(loader.drawn_in) <= 3
 
 
-class Closables:
-    def __init__(self) -> None:
-        self.batches = Closable()
-
-    def __iter__(self) -> Closable:
-        return self.batches
-
-
-def test_an_iterator_of_the_loader_is_closed_by_the_thread() -> None:
-    """Not while it makes a batch; and leaving the loop ends no loader that is its own iterator."""
-    loader = Closables()
-    batches = iter(threaded(loader))
-    next(batches)
-    del batches
-
-    wait_until(lambda: len(loader.batches.closed_in) == 1)
-    assert loader.batches.closed_in != [threading.get_ident()]
-    own = Closable()
-    with threaded(own) as whole:
-        next(iter(whole))
-    assert own.closed_in == []
-
-
 class Stuck:
     """A loader that gives one batch, and then blocks until it is released."""
 
@@ -418,10 +374,6 @@ def test_no_more_than_depth_batches_are_made_ahead(depth: int) -> None:
 
 
 # ---- states, epochs, wrong arguments ----
-
-SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
-# Other tests leave threads behind, which Python 3.12 dislikes in a process that forks.
-FORKS = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
 class Resumable:
@@ -572,55 +524,4 @@ def test_on_the_cpu_batches_pass_through() -> None:
     assert threads() == 0
 
 
-@pytest.mark.parametrize("depth", [0, -1, 1.5, True, "2", None])
-def test_a_wrong_depth_is_refused(depth: Any) -> None:
-    """The depth must be at least 1."""
-    with pytest.raises(ValueError, match="depth"):
-        DevicePrefetcher([], "cpu", depth=depth)
-
-
 # ---- processes ----
-
-
-class Photos(Dataset):
-    """The sample photos, decoded at a small size."""
-
-    def __len__(self) -> int:
-        return len(SAMPLES)
-
-    def __getitem__(self, index: int) -> Any:
-        image = fastdecode.decode_file(SAMPLES[index], 8, region=(0, 0, 64, 64))
-        return torch.from_numpy(image), index
-
-
-@FORKS
-@pytest.mark.parametrize(
-    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}]
-)
-def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
-    """A DataLoader gives the same batches with the prefetcher and without."""
-    loader = DataLoader(Photos(), batch_size=2, **options)
-    batches = threaded(loader)
-    next(iter(batches))  # an epoch that is left early
-
-    for _ in range(2):
-        assert_same(list(batches), list(DataLoader(Photos(), 2)))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@FORKS
-def test_an_iterator_is_of_no_use_in_a_forked_process() -> None:
-    """In a forked process, using a copy of an iterator is an error instead of a hang."""
-    batches = iter(threaded(Numbers(50)))
-    next(batches)
-
-    def child() -> None:
-        with pytest.raises(RuntimeError):
-            next(batches)
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(60)
-
-    assert process.exitcode == 0
-    assert next(batches)[0] == 1

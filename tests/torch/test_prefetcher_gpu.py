@@ -150,21 +150,6 @@ def test_memory_is_bounded(depth: int) -> None:
     assert _peak(prefetcher) <= (depth + 1.5) * BYTES
 
 
-def test_memory_does_not_grow_with_the_epochs() -> None:
-    """There is a single stream, so no more memory is reserved after the first epoch."""
-    prefetcher = DevicePrefetcher(Numbers(8), "cuda")
-    streams, reserved = set(), []
-    for _ in range(6):
-        for batch in prefetcher:
-            batch.add_(1)
-        torch.cuda.synchronize()
-        streams.add(prefetcher._transfer._side.cuda_stream)
-        reserved.append(torch.cuda.memory_reserved())
-
-    assert len(streams) == 1
-    assert len(set(reserved[1:])) == 1
-
-
 def test_what_is_not_pinned_gets_pinned() -> None:
     """Copies use pinned memory; pinned batches are not copied on the host."""
     transfer = DevicePrefetcher([], "cuda")._transfer
@@ -261,15 +246,6 @@ def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
     assert moved.device.type == "cuda"
     assert moved.layout == tensor.layout
     assert_same(moved.cpu().to_dense(), tensor.to_dense())
-
-
-def test_the_memory_format_is_kept() -> None:
-    """A batch with channels last has channels last on the device."""
-    tensor = torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
-
-    (moved,) = DevicePrefetcher([tensor], "cuda")
-
-    assert moved.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_torchs_loader_may_pin_by_itself() -> None:

@@ -296,23 +296,6 @@ def test_a_sample_that_is_kept_is_made_once(folder: Path, monkeypatch: pytest.Mo
     assert_same(default_collate(kept), expected)
 
 
-def test_two_threads_that_make_it_have_the_same(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What one changes in place, the other sees."""
-    recorded, _ = _pair(folder)
-    others = []
-
-    def slower(found: Any, images: Any) -> None:
-        monkeypatch.undo()
-        others.append(recorded.made())
-        MAKE(found, images)
-
-    monkeypatch.setattr(_recorded, "make", slower)
-
-    assert recorded.made() is others[0]
-
-
 def test_damage_names_the_file(folder: Path, tmp_path: Path) -> None:
     """When the values are made."""
     data = (folder / "0.jpg").read_bytes()

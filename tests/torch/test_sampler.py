@@ -7,8 +7,6 @@ import gc
 import itertools
 import json
 import random
-import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -152,27 +150,6 @@ def test_an_error_of_a_sampler_comes_in_its_place(way: str, wrap: Any) -> None:
         with pytest.raises(StopIteration):
             next(batches)
         assert (loader.epoch, loader.state_dict()["batch"]) == (0, 3)
-
-
-@EACH_WAY
-@pytest.mark.parametrize(
-    ("wrap", "options"), [(iter, {}), (threaded, {}), (iter, {"device": "meta"})]
-)
-def test_a_sampler_runs_only_where_batches_are_asked_for(
-    way: str, wrap: Any, options: dict[str, Any]
-) -> None:
-    """No background thread calls it, as in DataLoader: its draws would disturb the training's."""
-    ran: set[int] = set()
-
-    def noted() -> Iterator[int]:
-        for index in range(COUNT):
-            ran.add(threading.get_ident())
-            yield index
-
-    with Loader(NUMBERS, SIZE, sampler=Given(noted), **WAYS[way][0], **options) as loader:
-        for _ in range(2):
-            assert len(list(wrap(loader))) == -(-COUNT // SIZE)
-    assert ran == {threading.get_ident()}
 
 
 # Resuming
@@ -467,22 +444,6 @@ def run_numbers(loader: Any, sampler: Any) -> list[Any]:
     return seen
 
 
-def test_the_prefetcher_makes_no_state_until_it_is_asked() -> None:
-    """A state takes time with a million items; that of a batch can also be made later."""
-    sampler = Stateful()
-    with Loader(NUMBERS, SIZE, sampler=sampler, threads=2) as loader:
-        batches = threaded(loader)
-        epoch = iter(batches)
-        next(epoch), next(epoch)
-        assert sampler.saves == 0
-        state = batches.state_dict()
-        assert state["batch"] == 2
-        rest = [batch.tolist() for batch in epoch]
-    with Loader(NUMBERS, SIZE, sampler=Stateful(), threads=1) as again:
-        again.load_state_dict(state)
-        assert [batch.tolist() for batch in again] == rest
-
-
 # Ranks
 
 
@@ -562,13 +523,3 @@ def test_a_dataset_without_a_length_needs_a_sampler(way: str, dataset: Any, how:
         assert type(dataset) is Unsized or "Keys of ?" in repr(loader)
     with pytest.raises((TypeError, NotImplementedError)):
         list(Loader(dataset, 2, **WAYS[way][0]))
-
-
-def test_a_sampler_is_freed_with_its_loader() -> None:
-    """An epoch that is left holds neither the sampler nor the loader."""
-    loader = Loader(NUMBERS, SIZE, sampler=Given(endless), threads=2)
-    next(iter(loader))
-    gone = weakref.ref(loader)
-    del loader
-    gc.collect()
-    assert gone() is None

@@ -29,10 +29,7 @@ from torch.utils.data._utils.worker import WorkerInfo
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
 from fastdecode.torch import ShardStream
-from fastdecode.torch.transforms import (
-    RandomResizedCropFlipNormalize,
-    ResizeCenterCropNormalize,
-)
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize
 
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
@@ -60,20 +57,6 @@ def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
     assert numbers(samples) == list(range(TOTAL))
     for image, number in samples:
         assert_same(image, SMALL(encoded()[number % COUNT]), int(number))
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("even", [None, "drop"])
-def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> None:
-    """Each sample comes once and is the same, for any number of workers."""
-    loader = DataLoader(stream(shards, even=even), 4, num_workers=workers)
-    images = {}
-    for batch, targets in loader:
-        images.update(zip(targets.tolist(), batch, strict=True))
-    alone = {number: image for image, number in stream(shards)}
-
-    assert sorted(images) == list(range(TOTAL))
-    assert_same(images, alone)
 
 
 @contextmanager
@@ -205,33 +188,6 @@ def test_samples_without_targets_are_images(tmp_path: Path) -> None:
     assert next(iter(stream(tmp_path)))[1] is None
     assert next(iter(alone)).shape == (3, 24, 24)
     assert next(iter(DataLoader(alone, 4))).shape == (4, 3, 24, 24)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"buffer": 0}, {"even": "repeat"}, {"threads": 0}, {"counts": [1, 2]}),
-        *({"rank": 2, "world_size": 2}, {"rank": 2}, {"on_error": "ignore"}, {"reduce": 2}),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_are_refused(shards: Path, options: Any) -> None:
-    """The error names the argument."""
-    with pytest.raises(ValueError, match=next(iter(options))):
-        stream(shards, **options)
-
-
-def test_missing_shards_are_told(tmp_path: Path) -> None:
-    """No shards, a missing name, or a negative epoch is an error at once."""
-    with pytest.raises(FileNotFoundError):
-        ShardStream(tmp_path / "none.tar")
-    with pytest.raises(ValueError, match="shards"):
-        ShardStream([])
-    write_shards(tmp_path, SIZES)
-    with pytest.raises(ValueError, match="epoch"):
-        stream(tmp_path).set_epoch(-1)
-    with pytest.raises(TypeError, match="seed"):
-        stream(tmp_path, seed="one")
 
 
 def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:

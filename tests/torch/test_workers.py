@@ -15,16 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from loading import (
-    PROCESS_WARNINGS,
-    Images,
-    Plain,
-    epoch,
-    script,
-)
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import PROCESS_WARNINGS, Images, Plain, epoch, script
+from loading import SeededLoader as Loader
 from processes import few_files
 from same import assert_same
 from torch.utils.data import default_collate
