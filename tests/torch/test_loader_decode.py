@@ -1,4 +1,4 @@
-"""`Loader(decode=…)`: whole batches with a batch backend, here a test double on the CPU."""
+"""`Loader(decode=…)`, here with a double of a batch backend, and `normalize_on="device"`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from device_doubles import (  # noqa: F401
 from loading import (
     EXACT,
     LEVEL,
+    PROCESS_WARNINGS,
     Images,
     Plain,
     Sources,
     add_random,
     copies,
+    device_loader,
     epoch,
     epochs,
     indices,
@@ -42,10 +44,14 @@ from same import assert_same
 from fastdecode import stats
 from fastdecode.native._augment import Operation, Program, do
 from fastdecode.torch import Fused
+from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.transforms import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
+    ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
 
@@ -153,6 +159,62 @@ def test_files_are_read_once(threads: int) -> None:
     assert indices(ours) == [0, -1, -2, -3, -6, -7]
     assert Counter(dataset.reads) == {at: 2 if at == 5 else 1 for at in range(8)}
     assert dataset.transformed_of == dict.fromkeys((0, 1, 2, 3, 6, 7), 1)
+
+
+# Bytes that the device normalises
+
+NORMALISED = [
+    RandomResizedCropFlipNormalize(24),
+    RandomResizedCrop((20, 31), quality="exact", mean=(0.1, 0.2, 0.3), std=(0.5, 2.0, 1.0)),
+    ResizeCenterCrop(40, 60, dtype=torch.float32),
+    Resize((16, 18), flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+    Fused(RandomResizedCropFlipNormalize(24, flip=0.0)),
+]
+
+
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+@pytest.mark.parametrize("transform", NORMALISED, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"workers": 2}], ids=str)
+@pytest.mark.parametrize("disabled", ["", "native"])
+def test_floats_are_those_of_the_host(
+    transform: Any, options: dict[str, Any], disabled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For any transform, layout and maker of samples, floats are bit-identical."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+    options = {
+        "shuffle": True,
+        "seed": 3,
+        **({} if "workers" in options else {"threads": 2}),
+        **options,
+    }
+    with device_loader(Images(transform), 5, **options) as loader:
+        ours = copies(loader)
+    theirs = epoch(Images(transform), 5, **options)
+
+    assert_same(ours, theirs)
+    for (images, _), (expected, _) in zip(ours, theirs, strict=True):
+        assert images.dtype == torch.float32
+        assert images.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("normalize_on", ["host", "device"])
+def test_bytes_are_copied_where_the_device_normalises(
+    monkeypatch: pytest.MonkeyPatch, normalize_on: Any
+) -> None:
+    """Bytes are copied to another device, and the consumer gets floats."""
+    staged: list[Any] = []
+    original = Transfer.stage
+
+    def stage(self: Transfer, batch: Any) -> Any:
+        staged.append(batch.batch[0].dtype)
+        return original(self, batch)
+
+    monkeypatch.setattr(Transfer, "stage", stage)
+    with Loader(Images(), 8, threads=2, device="meta", normalize_on=normalize_on) as loader:
+        for images, _ in loader:
+            assert (images.dtype, images.device.type) == (torch.float32, "meta")
+
+    assert set(staged) == {torch.uint8 if normalize_on == "device" else torch.float32}
 
 
 # Leaving before the end, and what was chosen
