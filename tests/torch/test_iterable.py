@@ -230,38 +230,6 @@ def test_what_is_left_is_what_was_left(workers: int, kind: Any, tmp_path: Path) 
             assert_same([[*again], [*again]], [rest, following], f"after {given}")
 
 
-class Epochs(OfDataset):
-    """Counts its epochs itself."""
-
-    epoch = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        self.epoch += 1
-        return (sample["number"] + 100 * self.epoch for sample in super().__iter__())
-
-    def state_dict(self) -> dict[str, int]:
-        return {"at": self.at, "epoch": self.epoch}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.at, self.epoch = state["at"], state["epoch"]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_what_a_dataset_keeps_between_epochs_is_saved(workers: int) -> None:
-    """If the same copy begins the next epoch, so does one that goes on from the state."""
-    how: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
-    with Loader(Epochs(), 4, **how) as loader:
-        made = [*loader]
-        state = json.loads(json.dumps(loader.state_dict()))
-        following = [*loader]
-    with Loader(Epochs(), 4, **how) as again:
-        again.load_state_dict(state)
-        rest = [*again]
-
-    assert_same(following, [batch + 100 for batch in made])
-    assert_same(rest, following)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_dataset_without_a_state_is_saved_between_epochs(workers: int) -> None:
     """In the middle of one, the error says what it needs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from typing import Any
 
@@ -35,8 +34,6 @@ from loading import (
     epoch,
     epochs,
     indices,
-    pool_threads,
-    wait_until,
 )
 from loading import SeededLoader as Loader
 from same import assert_same
@@ -224,37 +221,6 @@ class Shared(RandomResizedCrop):
     """A dataset that draws from global generators."""
 
     isolated = False
-
-
-def test_closing_while_the_backend_is_busy() -> None:
-    """Threads end, and a waiting consumer gets an error."""
-    reached = threading.Event()
-
-    def busy(items: Any, layout: str) -> Any:
-        reached.set()
-        prefetcher = loader._delivery._prefetcher
-        wait_until(lambda: prefetcher._thread is not None and prefetcher._thread._stopped)
-        return decode_all(items, layout)
-
-    register_double(busy)
-    loader: Any = Loader(Images(), 4, threads=2, decode="double")
-    errors: list[BaseException] = []
-
-    def consume() -> None:
-        try:
-            next(iter(loader))
-        except RuntimeError as error:
-            errors.append(error)
-
-    consumer = threading.Thread(target=consume)
-    consumer.start()
-    assert reached.wait(30)
-    wait_until(lambda: loader._delivery._prefetcher._epoch is not None)  # `iter` has returned
-    loader.close()
-    consumer.join(30)
-
-    assert len(errors) == 1
-    wait_until(lambda: not pool_threads())  # also those of the prefetching: their names begin alike
 
 
 class Own(Images):

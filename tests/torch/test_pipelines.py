@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ from torch_reference import MEAN, PHOTOS, STD
 
 import fastdecode
 from fastdecode.testing import encode
-from fastdecode.torch import ImageFolder, ImageList, fuse
+from fastdecode.torch import ImageList, fuse
 
 pytest.importorskip("torchvision")
 pytest.importorskip("timm")
@@ -225,8 +224,6 @@ PIPELINES = {
     **_weights(),
     **_timm(),
 }
-STEADY = [name for name in PIPELINES if "eval" in name or name.startswith("weights")]
-"""These draw nothing."""
 
 
 # ---- comparing ----
@@ -352,22 +349,6 @@ def test_a_loader_does_all_of_these_in_the_core() -> None:
     assert called == {*IN_PYTHON, "timm 3a", *resized_by_timm}
 
 
-@pytest.mark.parametrize("name", STEADY)
-def test_a_folder_in_a_loader_gives_the_same(name: str, tmp_path: Path) -> None:
-    """What draws nothing gives, in the Loader's threads, what it gives as written."""
-    case = PIPELINES[name]
-    transform = case.make()
-    for at, data in enumerate(_files()):
-        (tmp_path / str(at % 2)).mkdir(exist_ok=True)
-        (tmp_path / str(at % 2) / f"{at}.png").write_bytes(data)
-    dataset = ImageFolder(tmp_path, transform)
-    with SeededLoader(dataset, 3, threads=2) as loader:
-        made = [image.clone() for images, _ in loader for image in images]
-    for result, (path, _) in zip(made, dataset.samples, strict=True):
-        expected = torch.as_tensor(transform(_image(Path(path).read_bytes())))
-        _check(result, expected.as_subclass(torch.Tensor), transform, case)
-
-
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pytorchs_loader_gives_torchvisions_batches(workers: int) -> None:
@@ -381,14 +362,6 @@ def test_pytorchs_loader_gives_torchvisions_batches(workers: int) -> None:
         loader = torch.utils.data.DataLoader(dataset, 4, shuffle=True, num_workers=workers)
         batches.append([torch.cat(parts) for parts in zip(*loader, strict=True)])
     assert_same(*batches, within=1e-6)
-
-
-@pytest.mark.parametrize("size", [(400, 9), (9, 400)])
-def test_a_strip_gets_the_central_box_of_timms_crop(size: tuple[int, int]) -> None:
-    """Where no box fits, the central one is taken, of at least one pixel."""
-    strip = encode(PillowImage.open(PHOTOS[0]).resize(size))
-    crop = timm.RandomResizedCropAndInterpolation(64, interpolation="bilinear")
-    assert fuse(v1.Compose([crop, TENSOR]))(strip).shape == (3, 64, 64)
 
 
 # ---- floats ----

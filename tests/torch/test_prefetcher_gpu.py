@@ -14,7 +14,6 @@ import torch
 from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
 from loading import wait_until
 from same import assert_same
-from torch.utils.data import DataLoader, TensorDataset
 
 from fastdecode.torch.prefetcher import DevicePrefetcher
 
@@ -206,23 +205,6 @@ def test_work_on_a_batch_is_in_the_order_of_the_consumers_stream() -> None:
     assert torch.stack(found).tolist() == [[i - 2, i - 2] for i in range(5)]
 
 
-def test_a_consumer_may_change_its_stream() -> None:
-    """Batches that were begun on one stream and are used on another are right."""
-    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-    prefetcher = DevicePrefetcher(Numbers(16), "cuda", depth=3)
-    batches = late_copies(prefetcher, iter(prefetcher))
-    found = []
-    for index in range(16):
-        with torch.cuda.stream(streams[index % 2]):
-            batch = next(batches)
-            torch.cuda._sleep(LATE)
-            found.append(extremes(batch))
-            del batch
-    torch.cuda.synchronize()
-
-    assert torch.stack(found).tolist() == expected(16)
-
-
 # ---- what arrives ----
 
 
@@ -246,15 +228,6 @@ def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
     assert moved.device.type == "cuda"
     assert moved.layout == tensor.layout
     assert_same(moved.cpu().to_dense(), tensor.to_dense())
-
-
-def test_torchs_loader_may_pin_by_itself() -> None:
-    """A DataLoader with workers and `pin_memory` gives the same batches."""
-    data = TensorDataset(torch.arange(100.0), torch.arange(100))
-    loader = DataLoader(data, 8, num_workers=2, pin_memory=True)
-
-    moved = [[part.cpu() for part in batch] for batch in DevicePrefetcher(loader, "cuda")]
-    assert_same(moved, list(DataLoader(data, 8)))
 
 
 def test_a_batch_from_a_block_without_gradients_may_be_used_after_it() -> None:
