@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS
+from loading import COUNT, PROCESS_WARNINGS, Seeded
 from PIL import Image
 from same import assert_same
 from torch.utils.data import DataLoader, Dataset
 
 import fastdecode
 from fastdecode.torch import Fused, Loader, fuse
-from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._recorded import LazyTensor
-from fastdecode.torch._user_code import seed_global_generators
 
 A = pytest.importorskip("albumentations")
 ToTensorV2 = pytest.importorskip("albumentations.pytorch").ToTensorV2
@@ -254,20 +252,6 @@ class Masked(Photos):
         return made["image"], *made["masks"]
 
 
-class Seeded(Dataset[Any]):
-    """A dataset with each sample seeded as a `Loader` does."""
-
-    def __init__(self, dataset: Any, epoch: int) -> None:
-        self.dataset, self.epoch = dataset, epoch
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, index: int) -> Any:
-        seed_global_generators(sample_seed(3, self.epoch, index))
-        return self.dataset[index]
-
-
 @pytest.mark.parametrize("kind", [Photos, Masked])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_makes_what_a_seeded_dataset_gives(
@@ -277,4 +261,4 @@ def test_a_loader_makes_what_a_seeded_dataset_gives(
     dataset = kind(folder, fuse(A.Compose([*drawn(), *end()])))
     with Loader(dataset, 8, num_workers=workers, seed=3) as loader:
         for epoch in range(2):
-            assert_same([*loader], [*DataLoader(Seeded(dataset, epoch), 8)])
+            assert_same([*loader], [*DataLoader(Seeded(dataset, 3, epoch), 8)])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from loading import Plain, wait_until
+from loading import Plain, threaded, wait_until
 from loading import SeededLoader as Loader
 from torch.utils import _pytree
 from torch.utils.data import DataLoader, Dataset
@@ -54,13 +54,6 @@ class Numbers:
                 yield torch.full((2,), float(index))
         finally:
             self.finished += 1
-
-
-def threaded(loader: Any, depth: int = 2, transfer: Transfer | None = None) -> DevicePrefetcher:
-    """Return a prefetcher for the host's memory that works as for any device."""
-    prefetcher = DevicePrefetcher(loader, "cpu", depth=depth)
-    prefetcher._transfer = transfer or Transfer(torch.device("cpu"))
-    return prefetcher
 
 
 MAKES = pytest.mark.parametrize("make", [threaded, lambda loader: DevicePrefetcher(loader, "cpu")])

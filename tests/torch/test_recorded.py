@@ -18,7 +18,7 @@ import torch
 from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import COUNT, PROCESS_WARNINGS, generator_states
+from loading import COUNT, PROCESS_WARNINGS, Seeded, generator_states
 from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
@@ -27,9 +27,7 @@ from torch.utils.data import DataLoader, Dataset, StackDataset, Subset, default_
 import fastdecode
 from fastdecode.native import _library
 from fastdecode.torch import Loader, _recorded, fuse
-from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._recorded import LazyTensor
-from fastdecode.torch._user_code import seed_global_generators
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -437,20 +435,6 @@ def test_pixels_that_a_step_makes_are_kept(folder: Path, size: tuple[int, int]) 
     file = _recorded.ppm(pixels)
     for damaged in (file[:-1], file + b"1", file.replace(b"255", b"254", 1)):
         assert _library.probe(damaged) is None
-
-
-class Seeded(Dataset[Any]):
-    """What a `Loader` gives of a dataset, in PyTorch's DataLoader."""
-
-    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
-        self.dataset, self.seed, self.epoch = dataset, seed, epoch
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        seed_global_generators(sample_seed(self.seed, self.epoch, index))
-        return self.dataset[index]
 
 
 def _normalised_in_place(image: Any) -> Any:

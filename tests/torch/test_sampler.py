@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies
+from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies, threaded
 from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import (
@@ -28,8 +28,6 @@ from torch.utils.data import (
 )
 
 from fastdecode.torch._loader.order import DrawnBatch
-from fastdecode.torch._loader.transfer import Transfer
-from fastdecode.torch.prefetcher import DevicePrefetcher
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 
@@ -43,13 +41,6 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "processes": ({"workers": 2, "prefetch": 1}, {"num_workers": 2, "prefetch_factor": 1}),
 }
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
-
-
-def threaded(loader: Any) -> DevicePrefetcher:
-    """Return a prefetcher for the host's memory that works as for any device."""
-    prefetcher = DevicePrefetcher(loader, "cpu")
-    prefetcher._transfer = Transfer(torch.device("cpu"))
-    return prefetcher
 
 
 class Given(Sampler[Any]):
