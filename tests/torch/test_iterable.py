@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
-import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -292,36 +290,6 @@ def test_webdataset(workers: int, tmp_path: Path) -> None:
 
 def _recorded(data: bytes) -> Any:
     return fuse(TRANSFORM)(fastdecode.open(data))
-
-
-class Odd(Numbers):
-    """Gives what a function makes of each number."""
-
-    def __init__(self, sample: Any) -> None:
-        super().__init__()
-        self.made = sample
-
-    def sample(self, number: int) -> Any:
-        return self.made(number)
-
-
-def hanging(number: int) -> int:
-    if number == 4:
-        time.sleep(60)
-    return number
-
-
-def test_late_batch_is_a_timeout() -> None:
-    """After `timeout` seconds the error says which batch it is."""
-    before = multiprocessing.active_children()
-    with Loader(Odd(hanging), 2, num_workers=1, timeout=0.5) as loader:
-        batches = iter(loader)
-        assert [next(batches).tolist(), next(batches).tolist()] == [[0, 1], [2, 3]]
-        with pytest.raises(TimeoutError, match="batch 2 "):
-            next(batches)
-        for child in multiprocessing.active_children():
-            if child not in before:
-                child.terminate()  # torch would give it five seconds
 
 
 class Whole(Sized):

@@ -14,7 +14,6 @@ import pytest
 import torch
 from loading import Images, Plain, script, targets_and_errors
 from loading import SeededLoader as Loader
-from same import assert_same
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
@@ -104,20 +103,6 @@ def test_arguments_in_the_wrong_place_are_refused(place: int, given: Any) -> Non
     where = f"{name} " if name == "batch_size" else rf"{name} \(argument {place + 1}\) "
     with pytest.raises((TypeError, ValueError), match=where):
         Loader(*arguments)
-
-
-def test_default_device_does_not_matter() -> None:
-    """Batches are made on the host, whatever the default device is."""
-    with Loader(Images(count=6), 3, shuffle=True, threads=2) as loader:
-        expected = list(loader)
-        loader.set_epoch(0)
-        torch.set_default_device("meta")
-        try:
-            found = list(loader)
-        finally:
-            torch.set_default_device(None)
-
-    assert_same([batch[0] for batch in found], [batch[0] for batch in expected])
 
 
 # Errors, and leaving an epoch early

@@ -387,15 +387,3 @@ def test_a_missing_batch_is_a_timeout_that_names_its_items(way: str) -> None:
     assert [type(one) for one in seen] == [list, TimeoutError, list]
     assert "batch 1 " in str(seen[1])
     assert ("items [4, 5" if way == "normalised later" else "items [5") in str(seen[1])
-
-
-def test_a_state_speaks_of_what_a_device_was_given() -> None:
-    """Batches that were copied ahead of the consumer do not count."""
-    with plain(Images(), device="meta") as batches:
-        epoch = iter(batches)
-        assert [next(epoch)[0].device.type for _ in range(2)] == ["meta"] * 2
-        state = batches.state_dict()
-        assert (state["batch"], len(list(epoch)), batches.epoch) == (2, 4, 1)
-    with plain(Images()) as again:
-        again.load_state_dict(state)
-        assert len(list(again)) == 4

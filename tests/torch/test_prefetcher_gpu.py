@@ -113,20 +113,6 @@ def test_values_are_right_however_late_the_device_is(loader: Any, late: str, dep
         assert_same(one, one[:1].expand_as(one))
 
 
-@pytest.mark.usefixtures("consumer")
-def test_a_batch_that_is_kept_for_a_while_stays_whole() -> None:
-    """Kernels that use a batch after the next one was returned read its values."""
-    found = []
-    before = None
-    for batch in DevicePrefetcher(Numbers(20), "cuda"):
-        torch.cuda._sleep(LATE)
-        if before is not None:
-            found.append(extremes(batch - before))
-        before = batch
-
-    assert torch.stack(found).tolist() == [[1, 1]] * 19
-
-
 def _peak(prefetcher: DevicePrefetcher) -> int:
     """Return the peak device memory of an epoch with a consumer that runs ahead."""
     torch.cuda.synchronize()
