@@ -202,21 +202,6 @@ def test_shape_and_type_of_samples_are_told() -> None:
     assert (Photos(small).sample_shape, Photos().sample_dtype) == (None, None)
 
 
-def test_own_getitem_makes_the_batches() -> None:
-    """If a subclass overrides `__getitem__`, all callers use it."""
-
-    class Named(Photos):
-        def __getitem__(self, index: int) -> Any:
-            return (*super().__getitem__(index), PHOTOS[index].name)
-
-    dataset = Named(small)
-
-    assert [name for _, _, name in dataset.__getitems__([2, 0])] == [
-        PHOTOS[2].name,
-        PHOTOS[0].name,
-    ]
-
-
 def test_what_is_missing_is_told() -> None:
     """The error says which method to write, or which transform is needed."""
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*`def __len__\(self\)`"):
@@ -261,27 +246,6 @@ def test_errors_of_read_say_what_to_return(given: Any, said: str, transform: Any
     ):
         with pytest.raises(TypeError, match=expected):
             use()
-
-
-def test_known_transform_is_fused() -> None:
-    """The parts of a pipeline are fused with decoding, as `repr` shows."""
-    tensor = ToTensor()
-    crop = pytest.importorskip("torchvision.transforms").CenterCrop(48)
-    dataset = Photos(compose(Resize(64), crop, tensor), quality="fast")
-    whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="fast")
-
-    assert_same(dataset[1][0], whole(PHOTOS[1].read_bytes()))
-    assert (
-        "while decoding: Resize, CenterCrop (quality='fast')\n      in the core: ToTensor"
-        in repr(dataset)
-    )
-    assert "quality='fast'" in repr(dataset)
-    assert dataset.transform.transforms[2] is tensor  # it shows what it was given
-    assert "Number of datapoints: 6" in repr(Photos())
-    assert repr(Photos(reduce=2, backend="pillow")).endswith(
-        "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
-    )
-    assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))
 
 
 @pytest.mark.parametrize(

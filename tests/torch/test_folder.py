@@ -21,7 +21,7 @@ from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
 from fastdecode.stores.tar.format import IMAGES
 from fastdecode.torch import ImageFolder, ImageList, Loader
-from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize, ToTensor
+from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize
 
 CROP = ResizeCenterCropNormalize(32, 24)
 CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
@@ -111,38 +111,6 @@ def test_subclass_of_torchvision_style_works(root: Path) -> None:
     assert tuple(sizes[-1].tolist()) == (header.width, header.height)
 
 
-def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
-    """`repr` has torchvision's lines, and how images are decoded."""
-
-    class Double:
-        def __repr__(self) -> str:
-            return "Double(\n  x\n)"
-
-        def __call__(self, sample: Any) -> Any:
-            return sample
-
-    assert repr(ImageFolder(root, Double(), Double())).splitlines() == [
-        "Dataset ImageFolder",
-        "    Number of datapoints: 11",
-        f"    Root location: {root}",
-        "    StandardTransform",
-        "Transform: Double(",
-        "             x",
-        "           )",
-        "Target transform: Double(",
-        "                    x",
-        "                  )",
-        (
-            "    Decoding: whole images, nothing fused (it begins with Double, which is not one of "
-            "the transforms that are done while decoding)"
-        ),
-    ]
-    assert (
-        "    Decoding: Plan(\n      while decoding: Resize\n      in the core: ToTensor\n"
-        in repr(ImageFolder(root, Compose([Resize(8), ToTensor()])))
-    )
-
-
 def test_spawned_workers_decode_and_tell_of_damage(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,15 +128,6 @@ def test_spawned_workers_decode_and_tell_of_damage(
     assert told.count("RuntimeWarning") == 2
     assert "fastdecode.torch.Loader" in told
     assert dataset.errors == []
-
-
-def test_files_can_be_chosen(root: Path) -> None:
-    """`extensions` choose the files, too; both at once are refused."""
-    by_ending = ImageFolder(root, extensions=(".ico", ".txt"), allow_empty=True)
-
-    assert [Path(path).name for path, _ in by_ending.samples] == ["notes.txt", "x.ico"]
-    with pytest.raises(ValueError, match=r"extensions.*is_valid_file"):
-        ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
 
 
 # ---- `ImageList`: paths from a list or a CSV file ----
@@ -243,18 +202,6 @@ def test_csv_is_read_by_rule(
     assert dataset.targets == targets
     assert [type(target) for target in dataset.targets] == [type(target) for target in targets]
     assert {Path(path).name[0] for path, _ in dataset.samples} <= {*"abcd"}
-
-
-def test_class_names_become_indices(tmp_path: Path) -> None:
-    """Names are sorted into `classes`; another file can use the same indices."""
-    train = ImageList.from_csv(written(tmp_path, "a.jpg,wren\nb.jpg,casa\n"))
-    file = written(tmp_path, "c.jpg,wren\n", "test.csv")
-    test = ImageList.from_csv(file, class_to_idx=train.class_to_idx)
-
-    assert train.classes == test.classes == ["casa", "wren"]
-    assert train.class_to_idx == {"casa": 0, "wren": 1}
-    assert (train.targets, test.targets) == ([1, 0], [1])
-    assert ImageList.from_csv(file).targets == [0]  # what a file of its own would make of it
 
 
 @pytest.mark.parametrize(

@@ -390,27 +390,6 @@ def test_all_of_these_are_done_without_worker_processes() -> None:
     assert called == {"centre", "large scale jitter"}
 
 
-def test_other_pipelines_are_called_with_the_decoded_image() -> None:
-    """A function of the user's, `fuse=False` and `min_size` get a Pillow image and the target."""
-    seen: list[Any] = []
-
-    def transforms(image: Any, target: Any) -> tuple[Any, Any]:
-        seen.append(image.size)
-        return image, target["image_id"]
-
-    assert Objects(transforms)[1][1] == 1
-    assert not Objects(transforms)._settings().draws_apart
-    assert "it begins with transforms, which" in repr(Objects(transforms))
-    assert Objects(transforms, min_size=50)[1][1] == 1
-    assert seen[0] == SIDES[1][::-1]
-    assert seen[1] < seen[0]
-    pipeline = v2.Compose(PIPELINES["multiscale"])
-    torch.manual_seed(1)
-    image, _ = Objects(pipeline, fuse=False)[0]
-    torch.manual_seed(1)
-    assert_same(image, _as_written(pipeline, 0)[0])
-
-
 @pytest.mark.parametrize("options", [{"min_size": 50}, {"reduce": 2}, {"mode": "L"}], ids=str)
 def test_a_known_pipeline_gets_the_image_that_was_asked_for(options: dict[str, Any]) -> None:
     """What a dataset's options say of the decode is done, and nothing is fused."""

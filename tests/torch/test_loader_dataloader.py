@@ -11,23 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from loading import (
-    PROCESS_WARNINGS,
-    Images,
-    Plain,
-    copies,
-    indices,
-    same,
-)
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import PROCESS_WARNINGS, Images, Plain, copies, indices, same
+from loading import SeededLoader as Loader
 from same import assert_same
-from torch.utils.data import (
-    DataLoader,
-    RandomSampler,
-    get_worker_info,
-)
+from torch.utils.data import DataLoader, RandomSampler, get_worker_info
 
 import fastdecode.torch
 from fastdecode.torch import DevicePrefetcher
@@ -176,20 +163,6 @@ def test_worker_init_fn_prepares_worker_processes(
 
     assert found == rows
     assert _begun == []  # not here: it was another process
-
-
-def test_worker_init_fn_is_called_or_it_is_told() -> None:
-    """It asks for worker processes; where there are none, an error or a warning says so."""
-    dataset = Images(count=4)
-    with Loader(dataset, 2, num_workers=2, worker_init_fn=_begun.append) as loader:
-        assert (loader.threads, loader.workers) == (0, 2)
-        assert indices(loader) == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="worker_init_fn"):
-        Loader(dataset, 2, threads=2, worker_init_fn=_begun.append)
-    with Loader(dataset, 2, threads=2) as loader:
-        loader.worker_init_fn = _begun.append  # as Lightning does
-        with pytest.warns(RuntimeWarning, match="worker_init_fn"):
-            assert indices(loader) == [0, 1, 2, 3]
 
 
 # What others read

@@ -1,8 +1,7 @@
-"""`Loader(decode=…)`: whole batches with a batch backend, here a test double on the CPU."""
+"""`Loader(decode=…)`, here with a double of a batch backend, and `normalize_on="device"`."""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from typing import Any
 
@@ -25,6 +24,7 @@ from device_doubles import (  # noqa: F401
 from loading import (
     EXACT,
     LEVEL,
+    PROCESS_WARNINGS,
     Images,
     Plain,
     Sources,
@@ -34,22 +34,21 @@ from loading import (
     epoch,
     epochs,
     indices,
-    pool_threads,
-    targets,
-    wait_until,
 )
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import SeededLoader as Loader
 from same import assert_same
 
 from fastdecode import stats
 from fastdecode.native._augment import Operation, Program, do
 from fastdecode.torch import Fused
+from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.transforms import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
+    ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
 
@@ -159,6 +158,62 @@ def test_files_that_the_backend_decodes_are_read_once(threads: int) -> None:
     assert dataset.transformed_of == {at: 2 if at == 3 else 1 for at in (0, 1, 2, 3, 6, 7)}
 
 
+# Bytes that the device normalises
+
+NORMALISED = [
+    RandomResizedCropFlipNormalize(24),
+    RandomResizedCrop((20, 31), quality="exact", mean=(0.1, 0.2, 0.3), std=(0.5, 2.0, 1.0)),
+    ResizeCenterCrop(40, 60, dtype=torch.float32),
+    Resize((16, 18), flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+    Fused(RandomResizedCropFlipNormalize(24, flip=0.0)),
+]
+
+
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+@pytest.mark.parametrize("transform", NORMALISED, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"workers": 2}], ids=str)
+@pytest.mark.parametrize("disabled", ["", "native"])
+def test_floats_are_those_of_the_host(
+    transform: Any, options: dict[str, Any], disabled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For any transform, layout and maker of samples, floats are bit-identical."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+    options = {
+        "shuffle": True,
+        "seed": 3,
+        **({} if "workers" in options else {"threads": 2}),
+        **options,
+    }
+    with device_loader(Images(transform), 5, **options) as loader:
+        ours = copies(loader)
+    theirs = epoch(Images(transform), 5, **options)
+
+    assert_same(ours, theirs)
+    for (images, _), (expected, _) in zip(ours, theirs, strict=True):
+        assert images.dtype == torch.float32
+        assert images.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("normalize_on", ["host", "device"])
+def test_bytes_are_copied_where_the_device_normalises(
+    monkeypatch: pytest.MonkeyPatch, normalize_on: Any
+) -> None:
+    """Bytes are copied to another device, and the consumer gets floats."""
+    staged: list[Any] = []
+    original = Transfer.stage
+
+    def stage(self: Transfer, batch: Any) -> Any:
+        staged.append(batch.batch[0].dtype)
+        return original(self, batch)
+
+    monkeypatch.setattr(Transfer, "stage", stage)
+    with Loader(Images(), 8, threads=2, device="meta", normalize_on=normalize_on) as loader:
+        for images, _ in loader:
+            assert (images.dtype, images.device.type) == (torch.float32, "meta")
+
+    assert set(staged) == {torch.uint8 if normalize_on == "device" else torch.float32}
+
+
 # Leaving before the end, and what was chosen
 
 
@@ -166,37 +221,6 @@ class Shared(RandomResizedCrop):
     """A dataset that draws from global generators."""
 
     isolated = False
-
-
-def test_closing_while_the_backend_is_busy() -> None:
-    """Threads end, and a waiting consumer gets an error."""
-    reached = threading.Event()
-
-    def busy(items: Any, layout: str) -> Any:
-        reached.set()
-        prefetcher = loader._delivery._prefetcher
-        wait_until(lambda: prefetcher._thread is not None and prefetcher._thread._stopped)
-        return decode_all(items, layout)
-
-    register_double(busy)
-    loader: Any = Loader(Images(), 4, threads=2, decode="double")
-    errors: list[BaseException] = []
-
-    def consume() -> None:
-        try:
-            next(iter(loader))
-        except RuntimeError as error:
-            errors.append(error)
-
-    consumer = threading.Thread(target=consume)
-    consumer.start()
-    assert reached.wait(30)
-    wait_until(lambda: loader._delivery._prefetcher._epoch is not None)  # `iter` has returned
-    loader.close()
-    consumer.join(30)
-
-    assert len(errors) == 1
-    wait_until(lambda: not pool_threads())  # also those of the prefetching: their names begin alike
 
 
 class Own(Images):
@@ -239,23 +263,3 @@ def test_what_is_not_possible_is_refused_with_the_reason(
         Loader(dataset, **({"threads": 1} if "workers" not in options else {}), **options)
 
     assert INSTEAD[next(iter(options))] in str(caught.value)
-
-
-@pytest.mark.parametrize("options", [LATER, DECODE], ids=str)
-def test_what_is_assigned_later_is_refused_at_its_epoch(options: Any) -> None:
-    """A collate_fn or a transform that does not allow it is an error when an epoch begins."""
-    register_double(decode_all)
-    dataset = Images()
-    kind = device_loader if options is LATER else Loader
-    with kind(dataset, 4, threads=2, **options) as loader:
-        first = copies(loader)
-        loader.collate_fn = list
-        with pytest.raises(ValueError, match="collate_fn"):
-            next(iter(loader))
-        loader.collate_fn = None
-        dataset.transform = add_random
-        with pytest.raises(ValueError, match="transform"):
-            next(iter(loader))
-        dataset.transform = RandomResizedCropFlipNormalize(24)
-        assert loader.epoch == 1
-        assert targets(loader) == targets(first)

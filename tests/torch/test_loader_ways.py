@@ -26,9 +26,7 @@ from loading import (
     targets_and_errors,
     wait_until,
 )
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
@@ -171,29 +169,6 @@ def test_errors_come_in_the_place_of_their_batch(way: str) -> None:
         assert batches.epoch == 1
 
 
-def test_damaged_samples_are_skipped_and_counted(
-    way: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A batch lacks its damaged samples, or is left out; they are listed once."""
-    dataset = Images(EXACT, damaged=(1, 2, 4, 5, 6, 7), count=11, on_error="skip")
-    with loader(way, dataset) as batches:
-        made, skipped = [], []
-        for batch in batches:
-            made += copies([batch])
-            skipped.append(batches.skipped)
-
-        assert targets(made) == [[0, 3], [8, 9, 10]]
-        assert skipped == [2, 6]
-        copies(batches)
-        assert batches.skipped == 6  # of this epoch
-    assert sorted(failure.index for failure in dataset.errors) == [1, 2, 4, 5, 6, 7]
-    assert "" not in {failure.reason for failure in dataset.errors}
-    with plain(Images(EXACT, count=11)) as whole:
-        (images, numbers), *_ = whole
-        assert_alike(way, made[:1], [[images[[0, 3]], numbers[[0, 3]]]])
-    assert "RuntimeWarning" not in capfd.readouterr().err
-
-
 def test_an_epoch_of_damaged_files_alone_is_empty(way: str) -> None:
     """An epoch without any good file ends with a warning and the number of skipped files."""
     with loader(way, Images(EXACT, damaged=(0, 1, 2), count=3, on_error="skip"), 2) as batches:
@@ -310,26 +285,6 @@ def test_concatenated_types_become_those_of_torch(way: str, first: torch.dtype) 
         assert_same(copies(batches), copies(DataLoader(whole, 4)))
 
 
-@CALLED
-def test_errors_in_concatenated_datasets_are_those_of_the_one_inside(way: str) -> None:
-    """Each dataset lists its own failures; a replacement is one of its items in the subset."""
-    first, second, whole = parts(damaged=(4, 9), on_error="replace")
-    with loader(way, whole) as batches:
-        replaced = indices(batches)
-    assert [failure.index for failure in first.errors] == [4]
-    assert [failure.index for failure in second.errors] == [9]
-    assert [
-        number for number, own in zip(replaced, EXPECTED, strict=True) if own not in (4, 9)
-    ] == [own for own in EXPECTED if own not in (4, 9)]
-    assert replaced[1] in (0, 2)
-    assert replaced[4] in (3, 17, 22, 2)
-
-    first, second, whole = parts(damaged=(4, 9), on_error="skip")
-    with loader(way, whole) as batches:
-        assert indices(batches) == [own for own in EXPECTED if own not in (4, 9)]
-        assert batches.skipped == 2
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_images_without_targets(way: str, channels_last: bool) -> None:
     """A batch without targets is the tensor, in the given layout; if all are damaged, none."""
@@ -345,24 +300,8 @@ def test_images_without_targets(way: str, channels_last: bool) -> None:
         assert_alike(way, [[images] for images in made], expected)
 
 
-class Mapped(Images):
-    """A dataset whose targets follow the crop."""
-
-    def map_target(self, target: Any, geometry: Any) -> Any:
-        return torch.tensor(geometry.boxes([[target, 4, target + 8, 12]])[0])
-
-
 def doubled(box: Any) -> Any:
     return box * 2
-
-
-def test_targets_are_mapped_and_transformed(way: str) -> None:
-    """`map_target` gets the geometry of the crop, and `target_transform` gets its result."""
-    with (
-        loader(way, Mapped(EXACT, target_transform=doubled)) as batches,
-        plain(Mapped(EXACT, target_transform=doubled)) as expected,
-    ):
-        assert_alike(way, copies(batches), copies(expected))
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if not starts_processes(way)], indirect=True)
@@ -445,15 +384,3 @@ def test_a_missing_batch_is_a_timeout_that_names_its_items(way: str) -> None:
     assert [type(one) for one in seen] == [list, TimeoutError, list]
     assert "batch 1 " in str(seen[1])
     assert ("items [4, 5" if way == "normalised later" else "items [5") in str(seen[1])
-
-
-def test_a_state_speaks_of_what_a_device_was_given() -> None:
-    """Batches that were copied ahead of the consumer do not count."""
-    with plain(Images(), device="meta") as batches:
-        epoch = iter(batches)
-        assert [next(epoch)[0].device.type for _ in range(2)] == ["meta"] * 2
-        state = batches.state_dict()
-        assert (state["batch"], len(list(epoch)), batches.epoch) == (2, 4, 1)
-    with plain(Images()) as again:
-        again.load_state_dict(state)
-        assert len(list(again)) == 4

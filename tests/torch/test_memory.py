@@ -13,10 +13,8 @@ from loading import Images, Sources
 from loading import SeededLoader as Loader
 from PIL import Image
 from same import assert_same
-from torch.utils.data import default_collate
 
 from fastdecode.testing import encode
-from fastdecode.torch._loader.collate import collate
 from fastdecode.torch._loader.memory import BatchMemory, new_sample
 from fastdecode.torch.transforms import RandomResizedCrop, Resize
 
@@ -145,57 +143,6 @@ def test_pinned_memory_is_pinned() -> None:
 
     assert take(memory).is_pinned()
     assert take(memory, channels_last=True).is_pinned()
-
-
-def _image(number: int, *shape: int) -> torch.Tensor:
-    return torch.full(shape or (3, 5, 6), number, dtype=torch.uint8)
-
-
-class _Marked(torch.Tensor):
-    """Tensors of the user's own class."""
-
-
-@pytest.mark.parametrize(
-    ("make", "reuses"),
-    [
-        (_image, True),
-        (lambda n: (_image(n), n), True),
-        (lambda n: (_image(n).float(), {"at": n}, [n]), True),
-        (lambda n: ([_image(n), _image(n, 3, 2, 2).float()], n), True),
-        (lambda n: ([_image(n)], n), True),
-        (lambda n: [_image(n), _image(n, 3, 9, 9)], True),
-        (lambda n: ([_image(n), n], n), False),
-        (lambda n: ([], n), False),
-        (lambda n: (_image(n).float().requires_grad_(), n), False),
-        (lambda n: (_image(n).as_subclass(_Marked), n), False),
-        (lambda n: (_image(n, 4), n), False),
-        (lambda n: {"image": _image(n)}, False),
-    ],
-)
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_images_are_stacked_in_memory_that_is_reused(
-    make: Any, reuses: bool, channels_last: bool
-) -> None:
-    """A batch is that of default_collate, with its images and views where earlier ones were."""
-    memory, samples = BatchMemory(1), [make(n) for n in range(4)]
-
-    def images() -> list[Any]:
-        batch = collate(samples, None, 1, None, channels_last=channels_last, memory=memory).batch
-        assert_same(batch, default_collate(samples))
-        views = batch[0] if isinstance(samples[0], tuple) else batch
-        return views if isinstance(views, list) else [views]
-
-    places: list[set[int]] = []
-    kept: list[Any] = []
-    for _ in range(2):
-        made = images()
-        if reuses:
-            places.append({view.data_ptr() for view in made})
-            layout = torch.channels_last if channels_last else torch.contiguous_format
-            assert [view.is_contiguous(memory_format=layout) for view in made] == [True] * len(made)
-        made.clear()
-        kept.append(default_collate(samples))  # takes memory that is free
-    assert places[1:] == places[:1]
 
 
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"collate_fn": list}])

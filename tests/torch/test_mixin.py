@@ -113,39 +113,6 @@ def test_options_of_whole_datasets_are_refused(options: dict[str, Any]) -> None:
         type("Mine", (DecodeMixin,), {"decode_options": DecodeOptions(**options)})
 
 
-class Base:
-    """A dataset class of someone else, which uses the same names for its own purposes."""
-
-    mode = "train"
-    orient = property(lambda self: "left")
-
-    def __init__(self) -> None:
-        self.reduce = "mean"
-        self.backend = "nccl"
-
-    def output(self) -> str:
-        return "a method"
-
-    def _load_image(self, index: int) -> str:
-        return f"image {index}"
-
-
-def test_names_of_a_class_behind_the_mixin_stay_its_own() -> None:
-    """The mixin neither reads nor hides attributes, properties and methods of the next class."""
-
-    class Mine(DecodeMixin, Base):
-        min_size = "small"
-
-        def quality(self) -> str:
-            return "mine"
-
-    mine = Mine()
-
-    assert (mine.mode, mine.orient, mine.reduce, mine.backend) == ("train", "left", "mean", "nccl")
-    assert (mine.output(), mine.quality(), mine._load_image(3)) == ("a method", "mine", "image 3")
-    assert_same(mine.decode(DATA), decode(DATA))
-
-
 def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
     """With `min_size` the box of an object lies on its pixels; with `orient`, as it is seen."""
     mixin = with_options(min_size=100)

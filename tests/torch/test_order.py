@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from loading import Images, copies
+from loading import Images, Plain, copies
 from loading import SeededLoader as Loader
 from same import assert_same
-from torch.utils.data import RandomSampler, SequentialSampler
+from torch.utils.data import SequentialSampler
 
 import fastdecode.torch
-from fastdecode.torch._loader.order import Sharding, sample_seed
-
-
-def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
-    """Return the batches of each rank."""
-    of = [replace(sharding, rank=rank, ranks=ranks) for rank in range(ranks)]
-    orders = [each.order(epoch) for each in of]
-    return [list(order.batches) for order in orders]
-
-
-def items(batches: list[list[int]]) -> list[int]:
-    return [item for batch in batches for item in batch]
+from fastdecode.torch._loader.order import sample_seed
 
 
 @settings(deadline=None)
@@ -46,33 +34,42 @@ def test_ranks_share_the_items(
 
     With drop_last all batches are full, and all ranks have equally many; no item is repeated.
     """
-    dealt = shares(Sharding(length, batch_size, shuffle, drop_last, 0), ranks)
-    counts = [len(items(batches)) for batches in dealt]
-    seen = [item for batches in dealt for item in items(batches)]
+    numbers, how = Plain(int, length), (batch_size, shuffle)
+    loaders = [
+        Loader(numbers, *how, drop_last=drop_last, rank=rank, world_size=ranks, threads=0)
+        for rank in range(ranks)
+    ]
+    dealt = [[batch.tolist() for batch in loader] for loader in loaders]
+    counts = [sum(map(len, batches)) for batches in dealt]
+    seen = [item for batches in dealt for batch in batches for item in batch]
 
     assert len(set(seen)) == len(seen)
+    for loader, batches, count in zip(loaders, dealt, counts, strict=True):
+        assert len(loader) == len(batches)
+        assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+        loader.set_epoch(0)
+        assert list(loader.batch_sampler) == batches
+        assert drop_last or len(loader.sampler) == count
     if drop_last:
         assert {len(batches) for batches in dealt} == {length // ranks // batch_size}
         assert {len(batch) for batches in dealt for batch in batches} <= {batch_size}
-        return
-    assert sorted(seen) == list(range(length))
-    assert max(counts) - min(counts) <= 1
-    for batches, count in zip(dealt, counts, strict=True):
-        assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
-        assert len(batches) == -(-count // batch_size)
+    else:
+        assert sorted(seen) == list(range(length))
+        assert max(counts) - min(counts) <= 1
 
 
 def test_shuffling_follows_from_seed_and_epoch() -> None:
     """Each epoch and each seed has its own permutation, the same in every process."""
-    sharding = Sharding(50, 50, True, False, 1)
-    other = Sharding(50, 50, True, False, 2)
     state = torch.get_rng_state()
 
-    [[first]], [[second]] = (shares(sharding, 1, epoch) for epoch in (0, 1))
+    def order(epoch: int, seed: int) -> list[int]:
+        with Loader(Plain(int, 50), 7, True, seed=seed, threads=0) as loader:
+            loader.set_epoch(epoch)
+            return list(loader.sampler)
 
-    assert first != second
-    assert [[first]] == shares(sharding, 1)
-    assert [[first]] != shares(other, 1)
+    first = order(0, 1)
+    assert first == order(0, 1)
+    assert len({tuple(order(epoch, seed)) for epoch in range(3) for seed in range(3)}) == 9
     assert sorted(first) == list(range(50)) != first
     assert_same(torch.get_rng_state(), state)
 
@@ -128,6 +125,10 @@ def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
         assert second.state_dict() == state
         assert len(copies(second)) == 5
         assert_same(copies(second), following)
+        for _ in second:
+            state = second.state_dict()
+        second.load_state_dict(state)  # of the last batch
+        assert list(second) == []
 
 
 OTHER_SETTINGS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -195,15 +196,3 @@ def test_wrong_epochs_are_refused(epoch: Any) -> None:
     """An epoch is an integer from 0."""
     with pytest.raises(ValueError, match="epoch"):
         loader().set_epoch(epoch)
-
-
-def test_sampler_is_not_asked_before_its_epoch() -> None:
-    """Loading the state of an epoch that has not begun draws nothing from torch's generator."""
-    photos = Images(count=6)
-    with Loader(photos, 3, sampler=RandomSampler(photos), threads=1) as loader:
-        state = loader.state_dict()
-        before = torch.get_rng_state()
-
-        loader.load_state_dict(state)
-
-    assert_same(torch.get_rng_state(), before)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,7 @@ from faults import Fault, faulty_s3, put_shard, quick_retries  # noqa: F401 - a 
 from loading import COUNT, PROCESS_WARNINGS, encoded
 from torch.utils.data import DataLoader
 
-from fastdecode.torch import (
-    ImageFolder,
-    ImageList,
-    Loader,
-    ShardStream,
-    StoreDataset,
-)
+from fastdecode.torch import ImageFolder, Loader, ShardStream, StoreDataset
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
 
@@ -153,19 +145,6 @@ def test_a_folder_that_vanishes_ends_the_epoch(tmp_path: Path, kind: Any) -> Non
         dataset[1]
 
 
-def test_a_list_without_its_folder_ends_the_epoch(tmp_path: Path) -> None:
-    """Paths of a list may be missing, but not the folder in which all of them begin."""
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.jpg").write_bytes(encoded()[0])
-    names = ["a.jpg", "b.jpg", "c/d.jpg", "/no/such/file.jpg"]
-    dataset = ImageList(names, range(4), SMALL, root=tmp_path / "photos", on_error="skip")
-    assert len(dataset.__getitems__(range(4))) == 1
-
-    (tmp_path / "photos").rename(tmp_path / "away")
-    with pytest.raises(FileNotFoundError, match="folder"):
-        dataset[0]
-
-
 def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path) -> None:
     """A shard that was cut ends the epoch; it is not skipped image by image."""
     for shard in range(2):
@@ -180,12 +159,3 @@ def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path) -> None:
         given.extend(len(images) for images, _ in loader)
     assert given == [BATCH] * 2
     assert dataset.errors == []
-
-
-def test_a_copy_that_finds_no_store_ends_the_epoch(tmp_path: Path) -> None:
-    """A process without the store's file ends the epoch, because all items are missing."""
-    sent = pickle.dumps(StoreDataset(tar(tmp_path / "t.tar"), SMALL, on_error="skip"))
-    for name in ("t.tar", "t.tar.fdx"):
-        (tmp_path / name).rename(tmp_path / f"away {name}")
-        with pytest.raises(FileNotFoundError, match=re.escape(name)):
-            next(iter(Loader(pickle.loads(sent), threads=0)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS
+from loading import COUNT, PROCESS_WARNINGS, Seeded
 from PIL import Image
 from same import assert_same
 from torch.utils.data import DataLoader, Dataset
 
 import fastdecode
 from fastdecode.torch import Fused, Loader, fuse
-from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._recorded import LazyTensor
-from fastdecode.torch._user_code import seed_global_generators
 
 A = pytest.importorskip("albumentations")
 ToTensorV2 = pytest.importorskip("albumentations.pytorch").ToTensorV2
@@ -176,15 +173,6 @@ def test_what_comes_with_an_image_gets_its_geometry(folder: Path, name: str, the
         assert_same(one, other, within=3 * (LEVEL if then else 1))
 
 
-def test_a_pipeline_that_was_called_is_pickled(folder: Path) -> None:
-    """As for worker processes that are spawned, which go on with its seed."""
-    fused = fuse(A.Compose([*drawn(), *end()], seed=3))
-    image = fastdecode.open(folder / "0.jpg").convert("RGB")
-    fused(image=image)
-    again = pickle.loads(pickle.dumps(fused))
-    assert_same(again(image=image), fused(image=image))
-
-
 def test_boxes_are_looked_at_after_each_step(folder: Path) -> None:
     """As albumentations does it, which leaves out those that a crop has cut away."""
     boxes = A.BboxParams("yolo", check_each_transform=True, min_area=100)
@@ -264,20 +252,6 @@ class Masked(Photos):
         return made["image"], *made["masks"]
 
 
-class Seeded(Dataset[Any]):
-    """A dataset with each sample seeded as a `Loader` does."""
-
-    def __init__(self, dataset: Any, epoch: int) -> None:
-        self.dataset, self.epoch = dataset, epoch
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, index: int) -> Any:
-        seed_global_generators(sample_seed(3, self.epoch, index))
-        return self.dataset[index]
-
-
 @pytest.mark.parametrize("kind", [Photos, Masked])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_makes_what_a_seeded_dataset_gives(
@@ -287,4 +261,4 @@ def test_a_loader_makes_what_a_seeded_dataset_gives(
     dataset = kind(folder, fuse(A.Compose([*drawn(), *end()])))
     with Loader(dataset, 8, num_workers=workers, seed=3) as loader:
         for epoch in range(2):
-            assert_same([*loader], [*DataLoader(Seeded(dataset, epoch), 8)])
+            assert_same([*loader], [*DataLoader(Seeded(dataset, 3, epoch), 8)])

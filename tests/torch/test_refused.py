@@ -212,21 +212,6 @@ def test_a_limit_of_a_loader_is_for_datasets_of_the_package(tmp_path: Path) -> N
         Loader(Own([path], [0], TRANSFORMS[0]), max_pixels=1000)
 
 
-@pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)
-def test_without_a_limit_a_giant_is_decoded(giant: bytes, transform: Any, tmp_path: Path) -> None:
-    """Its error disappears with the option that the error names, and a Loader makes the image."""
-    path = tmp_path / "giant.jpg"
-    path.write_bytes(giant)
-    dataset = ImageList([path], [7], transform, max_pixels=None)
-    image, target = dataset[0]
-
-    assert target == 7
-    if transform is not None:
-        with Loader(dataset, threads=1, seed=1) as loader:
-            ((images, _),) = loader
-        assert images[0].shape == image.shape
-
-
 @FIFOS
 def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
     """Lists and shards must be regular files; an open pipe can go to `stream_tar`."""

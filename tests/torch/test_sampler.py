@@ -7,8 +7,6 @@ import gc
 import itertools
 import json
 import random
-import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies
+from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies, threaded
 from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import (
@@ -30,8 +28,6 @@ from torch.utils.data import (
 )
 
 from fastdecode.torch._loader.order import DrawnBatch
-from fastdecode.torch._loader.transfer import Transfer
-from fastdecode.torch.prefetcher import DevicePrefetcher
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 
@@ -45,13 +41,6 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "processes": ({"workers": 2, "prefetch": 1}, {"num_workers": 2, "prefetch_factor": 1}),
 }
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
-
-
-def threaded(loader: Any) -> DevicePrefetcher:
-    """Return a prefetcher for the host's memory that works as for any device."""
-    prefetcher = DevicePrefetcher(loader, "cpu")
-    prefetcher._transfer = Transfer(torch.device("cpu"))
-    return prefetcher
 
 
 class Given(Sampler[Any]):
@@ -152,27 +141,6 @@ def test_an_error_of_a_sampler_comes_in_its_place(way: str, wrap: Any) -> None:
         with pytest.raises(StopIteration):
             next(batches)
         assert (loader.epoch, loader.state_dict()["batch"]) == (0, 3)
-
-
-@EACH_WAY
-@pytest.mark.parametrize(
-    ("wrap", "options"), [(iter, {}), (threaded, {}), (iter, {"device": "meta"})]
-)
-def test_a_sampler_runs_only_where_batches_are_asked_for(
-    way: str, wrap: Any, options: dict[str, Any]
-) -> None:
-    """No background thread calls it, as in DataLoader: its draws would disturb the training's."""
-    ran: set[int] = set()
-
-    def noted() -> Iterator[int]:
-        for index in range(COUNT):
-            ran.add(threading.get_ident())
-            yield index
-
-    with Loader(NUMBERS, SIZE, sampler=Given(noted), **WAYS[way][0], **options) as loader:
-        for _ in range(2):
-            assert len(list(wrap(loader))) == -(-COUNT // SIZE)
-    assert ran == {threading.get_ident()}
 
 
 # Resuming
@@ -467,22 +435,6 @@ def run_numbers(loader: Any, sampler: Any) -> list[Any]:
     return seen
 
 
-def test_the_prefetcher_makes_no_state_until_it_is_asked() -> None:
-    """A state takes time with a million items; that of a batch can also be made later."""
-    sampler = Stateful()
-    with Loader(NUMBERS, SIZE, sampler=sampler, threads=2) as loader:
-        batches = threaded(loader)
-        epoch = iter(batches)
-        next(epoch), next(epoch)
-        assert sampler.saves == 0
-        state = batches.state_dict()
-        assert state["batch"] == 2
-        rest = [batch.tolist() for batch in epoch]
-    with Loader(NUMBERS, SIZE, sampler=Stateful(), threads=1) as again:
-        again.load_state_dict(state)
-        assert [batch.tolist() for batch in again] == rest
-
-
 # Ranks
 
 
@@ -562,13 +514,3 @@ def test_a_dataset_without_a_length_needs_a_sampler(way: str, dataset: Any, how:
         assert type(dataset) is Unsized or "Keys of ?" in repr(loader)
     with pytest.raises((TypeError, NotImplementedError)):
         list(Loader(dataset, 2, **WAYS[way][0]))
-
-
-def test_a_sampler_is_freed_with_its_loader() -> None:
-    """An epoch that is left holds neither the sampler nor the loader."""
-    loader = Loader(NUMBERS, SIZE, sampler=Given(endless), threads=2)
-    next(iter(loader))
-    gone = weakref.ref(loader)
-    del loader
-    gc.collect()
-    assert gone() is None

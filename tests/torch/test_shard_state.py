@@ -68,21 +68,6 @@ def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -
     assert len(list(again)) == TOTAL
 
 
-def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
-    """A state after a resume also counts the samples before it."""
-    whole = list(stream(shards))
-    state = None
-    given: list[Any] = []
-    for count in (7, 30, 1, 42):
-        part = stream(shards)
-        if state is not None:
-            part.load_state_dict(state)
-        given += islice(iter(part), count)
-        state = saved(part.state_dict())
-
-    assert_same(given, whole)
-
-
 def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) -> None:
     """The replacement of a sample does not depend on where reading began."""
     write_shards(tmp_path, SIZES, damaged=range(40, 50))

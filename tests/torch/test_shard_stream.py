@@ -6,23 +6,30 @@ import json
 import sys
 import tarfile
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
+from cases import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from loading import COUNT, PROCESS_WARNINGS, encoded
+from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
 from shards import add, numbers, write_shards
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.worker import WorkerInfo
 
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
 from fastdecode.torch import ShardStream
-from fastdecode.torch.transforms import (
-    RandomResizedCropFlipNormalize,
-    ResizeCenterCropNormalize,
-)
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize
 
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
@@ -52,18 +59,78 @@ def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
         assert_same(image, SMALL(encoded()[number % COUNT]), int(number))
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("even", [None, "drop"])
-def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> None:
-    """Each sample comes once and is the same, for any number of workers."""
-    loader = DataLoader(stream(shards, even=even), 4, num_workers=workers)
-    images = {}
-    for batch, targets in loader:
-        images.update(zip(targets.tolist(), batch, strict=True))
-    alone = {number: image for image, number in stream(shards)}
+@contextmanager
+def in_worker(number: int, count: int) -> Iterator[None]:
+    """Be a worker process of a DataLoader; with a count of 0, be none."""
+    info = {"id": number, "num_workers": count, "seed": 7 + number, "dataset": None}
+    with pytest.MonkeyPatch.context() as patch:
+        name = "torch.utils.data._utils.worker._worker_info"
+        patch.setattr(name, WorkerInfo(**info) if count else None)
+        yield
 
-    assert sorted(images) == list(range(TOTAL))
-    assert_same(images, alone)
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    st.tuples(st.integers(1, 4), st.integers(0, 3)),
+    st.sampled_from(["uncounted", "counted", "drop"]),
+    st.integers(1, 9),
+    st.booleans(),
+    st.integers(0, 30),
+    st.integers(0, 99),
+)
+@settings(WITHOUT_SHRINKING, max_examples=examples(200))
+def test_each_sample_goes_to_one_worker_of_one_rank(
+    sizes: list[int],
+    processes: tuple[int, int],
+    how: str,
+    buffer: int,
+    shuffle: bool,
+    begin: int,
+    seed: int,
+) -> None:
+    """Of counted shards, shares differ by one sample; the rest is the same from any place."""
+    ranks, workers = processes
+    options: dict[str, Any] = {"shuffle": shuffle, "buffer": buffer, "seed": seed, "threads": 1}
+    options |= {"counted": {"counts": sizes}, "drop": {"even": "drop"}}.get(how, {})
+    shares: list[list[list[int]]] = []
+    with TemporaryDirectory() as folder:
+        paths = write_shards(Path(folder), sizes)
+        for rank in range(ranks):
+            each = ShardStream(paths, SMALL, rank=rank, world_size=ranks, **options)
+            shares.append([])
+            for worker in range(max(1, workers)):
+                with in_worker(worker, workers):
+                    shares[-1].append(numbers(each))
+                    samples = iter(each)
+                    before = numbers(islice(samples, begin))
+                    each.load_state_dict(json.loads(json.dumps(each.state_dict())))
+                    assert before + numbers(each) == shares[-1][-1]
+    total, given_out = sum(sizes), [one for rank in shares for share in rank for one in share]
+    lengths = [[len(share) for share in rank] for rank in shares]
+    of_ranks = [sum(rank) for rank in lengths]
+
+    assert len(set(given_out)) == len(given_out)
+    assert set(given_out) <= set(range(total))
+    assert len(given_out) == (total // ranks * ranks if how == "drop" else total)
+    if how != "uncounted":
+        assert max(of_ranks) - min(of_ranks) <= (how == "counted")
+        assert lengths == [sorted(rank, reverse=True) for rank in lengths]
+        assert max(rank[0] - rank[-1] for rank in lengths) <= 1
+    elif len({*sizes}) == 1 and total:  # no rank has a shard too much
+        assert max(of_ranks) < total / ranks + sizes[0]
+    if not shuffle:
+        assert [share == sorted(share) for rank in shares for share in rank].count(False) == 0
+
+
+def test_every_place_of_the_buffer_is_drawn_alike(tmp_path: Path) -> None:
+    """Over many seeds, each of its items is equally often the first."""
+    (path,) = write_shards(tmp_path, [9])
+    how: dict[str, Any] = {"shuffle": True, "buffer": 4, "threads": 1, "target_transform": None}
+    streams = [ShardStream(path, SMALL, seed=seed, **how) for seed in range(600)]
+    first = Counter(next(iter(each))[1] for each in streams)
+
+    assert set(first) == {0, 1, 2, 3}
+    assert min(first.values()) > 105
 
 
 def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
@@ -121,33 +188,6 @@ def test_samples_without_targets_are_images(tmp_path: Path) -> None:
     assert next(iter(stream(tmp_path)))[1] is None
     assert next(iter(alone)).shape == (3, 24, 24)
     assert next(iter(DataLoader(alone, 4))).shape == (4, 3, 24, 24)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"buffer": 0}, {"even": "repeat"}, {"threads": 0}, {"counts": [1, 2]}),
-        *({"rank": 2, "world_size": 2}, {"rank": 2}, {"on_error": "ignore"}, {"reduce": 2}),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_are_refused(shards: Path, options: Any) -> None:
-    """The error names the argument."""
-    with pytest.raises(ValueError, match=next(iter(options))):
-        stream(shards, **options)
-
-
-def test_missing_shards_are_told(tmp_path: Path) -> None:
-    """No shards, a missing name, or a negative epoch is an error at once."""
-    with pytest.raises(FileNotFoundError):
-        ShardStream(tmp_path / "none.tar")
-    with pytest.raises(ValueError, match="shards"):
-        ShardStream([])
-    write_shards(tmp_path, SIZES)
-    with pytest.raises(ValueError, match="epoch"):
-        stream(tmp_path).set_epoch(-1)
-    with pytest.raises(TypeError, match="seed"):
-        stream(tmp_path, seed="one")
 
 
 def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:
@@ -262,11 +302,12 @@ def test_a_damaged_shard_is_an_error(tmp_path: Path, on_error: Any) -> None:
     assert given == list(range(len(given)))
 
 
-def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [10, 12])
+def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path, count: int) -> None:
     """A shard with another number of samples than counted is an error."""
     write_shards(tmp_path, SIZES)
     counted = stream(tmp_path, even="drop")
-    write_shards(tmp_path, [5, 12])
+    write_shards(tmp_path, [5, count])
 
     with pytest.raises(StoreError, match=r"part-001\.tar.* 11 "):
         list(counted)

@@ -20,21 +20,11 @@ from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, fuse
-from fastdecode.torch.transforms import (
-    Compose,
-    Normalize,
-    RandomResizedCrop,
-    Resize,
-    ToTensor,
-)
+from fastdecode.torch.transforms import Compose, Normalize, RandomResizedCrop, Resize, ToTensor
 
 pytest.importorskip("torchvision")
 
-from torchvision.transforms import (
-    CenterCrop,
-    PILToTensor,
-    RandomHorizontalFlip,
-)
+from torchvision.transforms import CenterCrop, PILToTensor, RandomHorizontalFlip
 
 native_core()
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
@@ -179,23 +169,6 @@ def test_a_step_gets_the_images_of_the_dataset_and_nothing_else() -> None:
     loader = SeededLoader(dataset, 1, threads=0)
     assert (len(repr(dataset)) > 0, step.sizes) == (True, [])
     assert (len(list(loader)), step.sizes) == (3, [(32, 32)] * 3)
-
-
-def test_what_a_step_keeps_is_seen_by_its_next_call() -> None:
-    """A step that mixes an image with the one before does so in the order of the samples."""
-
-    def mixing() -> Any:
-        before: list[Any] = []
-
-        def mix(x: Any) -> Any:
-            before.append(x)
-            return sum(before) / len(before)
-
-        return Compose([resize(), ToTensor(), mix])
-
-    written = mixing()
-    for made, file in zip(images(mixing(), {"threads": 0}), FILES, strict=True):
-        check(made, as_written(written, file))
 
 
 # ---- what it draws ----

@@ -19,14 +19,11 @@ from torch.utils.data import ConcatDataset, DataLoader
 
 from fastdecode import DecodeError, stores
 from fastdecode.errors import StoreError
-from fastdecode.stores import Store, open_store
+from fastdecode.stores import Store
 from fastdecode.stores.tar import index_tar
 from fastdecode.torch import DecodeOptions, ImageFolder, Loader, StoreDataset
 from fastdecode.torch._errors import Failure
-from fastdecode.torch.transforms import (
-    RandomResizedCropFlipNormalize,
-    ResizeCenterCropNormalize,
-)
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize
 
 CLASSES = ("cat", "dog", "eel")
 KINDS = {name: "".join(kind.suffixes[:1]) for name, kind in stores.KINDS.items() if name != "list"}
@@ -208,36 +205,6 @@ def test_whether_there_are_targets_is_found_out() -> None:
     assert some.targets == [None, *range(1, COUNT)]
     assert len(asked) == before + COUNT
     assert "_targets" not in copy.copy(some).__dict__
-
-
-def test_items_are_those_of_a_list() -> None:
-    """Negative indices and tensors are accepted, others raise; a source is the store's own view."""
-    dataset = StoreDataset(Listed(abs))
-
-    assert dataset[-1][1] == dataset[torch.tensor(COUNT - 1)][1] == COUNT - 1
-    for wrong in (COUNT, -COUNT - 1):
-        with pytest.raises(IndexError, match="memory"):
-            dataset[wrong]
-    with pytest.raises(IndexError):
-        dataset.key(COUNT)
-    source, _ = dataset.read(3)
-    assert isinstance(source, memoryview)
-    assert source.obj is encoded()[3]
-
-
-def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:
-    """An open store is used as it is, and takes no options; repr shows the store."""
-    location = stored(tmp_path, "tar", targets=False)
-    with open_store(location) as store:
-        dataset = StoreDataset(store, reduce=2, output="array", target_transform=str)
-
-        assert dataset.store is store
-        assert dataset[0].shape == (24, 32, 3)
-        assert f"Store: tar at {location}" in repr(dataset)
-        with pytest.raises(ValueError, match="open already"):
-            StoreDataset(store, kind="tar")
-    with pytest.raises(FileNotFoundError):
-        StoreDataset(tmp_path / "there is none.tar")
 
 
 _TRUNCATED = """

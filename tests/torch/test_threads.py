@@ -144,31 +144,6 @@ def test_an_exit_in_the_middle_of_an_epoch_is_clean(opened: str, late: bool) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
-def test_threads_that_cannot_start_leave_none_behind() -> None:
-    """If some of a pool's threads cannot start, the others end, and an error says so."""
-    process = script("""
-import resource
-import fastdecode, torch
-
-torch.get_num_threads()
-threading.stack_size(64 << 20)
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20), resource.RLIM_INFINITY))
-try:
-    next(iter(Loader(loading.Plain(lambda _: 0, 8), 4, threads=40)))
-except fastdecode.ThreadsUnavailable as error:
-    print(error)
-deadline = time.monotonic() + 10
-while threading.active_count() > 1 and time.monotonic() < deadline:
-    time.sleep(0.05)
-print(threading.active_count())
-""")
-    out, error = process.communicate(timeout=60)
-
-    assert (out, error) == ("cannot start 40 threads\n1\n", "")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
 def test_no_thread_at_all_is_one_error_everywhere() -> None:
     """`Loader`, with and without a device, and `decode_batch` raise `ThreadsUnavailable`."""
     process = script("""

@@ -23,14 +23,7 @@ from torchvision import datasets
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from fastdecode.testing import encode
-from fastdecode.torch import (
-    DecodeMixin,
-    DecodeOptions,
-    ImageFolder,
-    ImageList,
-    transforms,
-)
+from fastdecode.torch import DecodeMixin, DecodeOptions, ImageFolder, ImageList, transforms
 
 wrapped = datasets.wrap_dataset_for_transforms_v2
 
@@ -217,20 +210,3 @@ def test_arguments_are_torchvisions(name: str, theirs: Any) -> None:
             assert default == theirs_ or (default is None and theirs_ == 0)  # v2's, and v1's
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     assert {one.kind for one in found[len(expected) :]} <= {*by_name}
-
-
-@pytest.mark.parametrize("size", [(None, 90), (40, 45), ([40], 300), (40, 41)])
-def test_longest_sides_are_torchvisions(size: Any) -> None:
-    """`max_size` limits the longer side, or sets it if size is None."""
-    for width, height in ((300, 200), (200, 300), (77, 77), (500, 13), (13, 500), (999, 1)):
-        image = Image.new("RGB", (width, height))
-        own = transforms.Resize(size[0], max_size=size[1])
-        try:
-            expected = v2.Resize(size[0], max_size=size[1])(image)
-        except ValueError:  # a side would have no pixel
-            expected = None
-
-        result = own(encode(image, "PNG"))
-
-        sides = (result.shape[2], result.shape[1])
-        assert min(sides) == 1 if expected is None else sides == expected.size

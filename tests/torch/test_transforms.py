@@ -6,7 +6,6 @@ import copy
 import io
 import math
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -215,22 +214,6 @@ def test_the_result_follows_from_file_and_seed_alone(transform: Any) -> None:
     assert_same(made, dict.fromkeys(made, expected))
     assert_same(expected, kept)
     assert transform.isolated
-
-
-def test_many_threads_give_what_one_gives() -> None:
-    """Threads can share transforms."""
-    files = [path.read_bytes() for path in PHOTOS]
-    tasks = [(t, d, n) for n in range(4) for t in TRANSFORMS for d in files]
-
-    def run(task: Any) -> Any:
-        transform, data, seed = task
-        return transform(data, generator=seeded(seed))
-
-    alone = [run(task) for task in tasks]
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(run, tasks))
-
-    assert_same(alone, together)
 
 
 REPRS = {

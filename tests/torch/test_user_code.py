@@ -16,17 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import (
-    COUNT,
-    EXACT,
-    PROCESS_WARNINGS,
-    Images,
-    Plain,
-    Sources,
-    copies,
-    encoded,
-    same,
-)
+from loading import COUNT, EXACT, PROCESS_WARNINGS, Images, Plain, Sources, copies, encoded, same
 from loading import SeededLoader as Loader
 from PIL import ImageOps
 from same import assert_same
@@ -35,13 +25,7 @@ from torch_reference import PHOTOS
 
 import fastdecode
 from fastdecode.stores.base import Store
-from fastdecode.torch import (
-    DecodeDataset,
-    DecodeMixin,
-    DecodeOptions,
-    ImageList,
-    StoreDataset,
-)
+from fastdecode.torch import DecodeDataset, DecodeMixin, DecodeOptions, ImageList, StoreDataset
 from fastdecode.torch.transforms import (
     Compose,
     RandomResizedCrop,
