@@ -128,10 +128,10 @@ def read(store: Store, threads: int, *, shuffled: bool) -> float:
     return perf_counter() - start
 
 
-def train(store: Store, threads: int, *, shuffle: bool = True, **options: Any) -> float:
+def train(store: Store, threads: int, *, shuffle: bool = True, batch: int = _CHUNK) -> float:
     """Make the batches of an epoch; return seconds."""
     dataset = StoreDataset(store, RandomResizedCropFlipNormalize(224))
-    with Loader(dataset, _CHUNK, shuffle=shuffle, threads=threads, **options) as loader:
+    with Loader(dataset, batch, shuffle=shuffle, threads=threads) as loader:
         start = perf_counter()
         images = sum(len(batch[0]) for batch in loader)
         seconds = perf_counter() - start

@@ -32,7 +32,7 @@ from same import assert_same
 from fastdecode import DecodeError, decode, decode_batch, probe, stats
 from fastdecode._backends.batch_base import BatchItem, try_out
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _choice
+from fastdecode.gpu import load
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.testing._batch_backend import decode_together
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 
 def together(items: list[bytes], **options: Any) -> list[Any]:
     """Let the double decode, and the CPU what the double does not."""
-    return decode_together(_choice.load("double", torch.device("cpu")), items, **options)
+    return decode_together(load("double", torch.device("cpu")), items, **options)
 
 
 def test_the_kinds_that_it_declares_go_to_it() -> None:
@@ -196,19 +196,6 @@ def test_every_file_of_the_collection() -> None:
             assert_same(array_of(image).reshape(expected.shape), expected, str(path))
         else:
             assert type(image) is type(expected), path
-
-
-def test_a_grey_image_is_not_taken_for_missing_data() -> None:
-    """An image that is really grey is decoded on the device: the CPU has seen all its codes."""
-    sizes = [(1, 1), (8, 8), (9, 9), (17, 31)]
-    greys = [encode(PillowImage.new("RGB", size, (128, 128, 128))) for size in sizes]
-    double = register_double(decode_all)
-
-    images = together(greys)
-
-    assert double.asked == [len(greys)]
-    assert_same([*map(array_of, images)], [*map(decode, greys)])
-    assert stats().fallbacks == {}
 
 
 def raise_always(items: Any, layout: str) -> Any:

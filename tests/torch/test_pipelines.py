@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from corpus import native_core
 from encoded import saved
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import SeededLoader, Sources, encoded
+from loading import Sources, encoded
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
@@ -33,7 +32,7 @@ from torch_reference import MEAN, PHOTOS, STD
 
 import fastdecode
 from fastdecode.testing import encode
-from fastdecode.torch import ImageFolder, ImageList, fuse
+from fastdecode.torch import ImageList, fuse
 
 pytest.importorskip("torchvision")
 pytest.importorskip("timm")
@@ -225,8 +224,6 @@ PIPELINES = {
     **_weights(),
     **_timm(),
 }
-STEADY = [name for name in PIPELINES if "eval" in name or name.startswith("weights")]
-"""These draw nothing."""
 
 
 # ---- comparing ----
@@ -352,22 +349,6 @@ def test_a_loader_does_all_of_these_in_the_core() -> None:
     assert called == {*IN_PYTHON, "timm 3a", *resized_by_timm}
 
 
-@pytest.mark.parametrize("name", STEADY)
-def test_a_folder_in_a_loader_gives_the_same(name: str, tmp_path: Path) -> None:
-    """What draws nothing gives, in the Loader's threads, what it gives as written."""
-    case = PIPELINES[name]
-    transform = case.make()
-    for at, data in enumerate(_files()):
-        (tmp_path / str(at % 2)).mkdir(exist_ok=True)
-        (tmp_path / str(at % 2) / f"{at}.png").write_bytes(data)
-    dataset = ImageFolder(tmp_path, transform)
-    with SeededLoader(dataset, 3, threads=2) as loader:
-        made = [image.clone() for images, _ in loader for image in images]
-    for result, (path, _) in zip(made, dataset.samples, strict=True):
-        expected = torch.as_tensor(transform(_image(Path(path).read_bytes())))
-        _check(result, expected.as_subclass(torch.Tensor), transform, case)
-
-
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pytorchs_loader_gives_torchvisions_batches(workers: int) -> None:
@@ -383,70 +364,12 @@ def test_pytorchs_loader_gives_torchvisions_batches(workers: int) -> None:
     assert_same(*batches, within=1e-6)
 
 
-@pytest.mark.parametrize("size", [(400, 9), (9, 400)])
-def test_a_strip_gets_the_central_box_of_timms_crop(size: tuple[int, int]) -> None:
-    """Where no box fits, the central one is taken, of at least one pixel."""
-    strip = encode(PillowImage.open(PHOTOS[0]).resize(size))
-    crop = timm.RandomResizedCropAndInterpolation(64, interpolation="bilinear")
-    assert fuse(v1.Compose([crop, TENSOR]))(strip).shape == (3, 64, 64)
-
-
-# ---- floats ----
-
-JITTERS: dict[str, Any] = {
-    "brightness": {"brightness": (1.4, 1.4)},
-    "contrast": {"contrast": (1.7, 1.7)},
-    "less contrast": {"contrast": (0.3, 0.3)},
-    "saturation": {"saturation": (1.8, 1.8)},
-    "hue": {"hue": (-0.2, -0.2)},
-    "brightness and hue": {"brightness": (0.7, 0.7), "hue": (0.0, 0.0)},
-}
-SMOOTH = {"interpolation": Mode.BILINEAR}
-NORMALIZE = v1.Normalize(MEAN, STD)
-HALF_A_LEVEL = Case(list, 1.0, 1e-4)
-"""With `most` of that; a warp may take the next pixel at a tie."""
-FILLED = {"fill": [0.5, -0.25, 1.0]}
-OF_FLOATS: dict[str, list[Any]] = {
-    **{name: [v1.ColorJitter(**how)] for name, how in JITTERS.items()},
-    **{f"normalised {name}": [NORMALIZE, v2.ColorJitter(**how)] for name, how in JITTERS.items()},
-    "grey": [v2.Grayscale(3)],
-    "inverted": [v1.RandomInvert(1.0)],
-    "turned": [v1.RandomRotation((7.0, 7.0))],
-    "turned with a level": [v2.RandomRotation((7.0, 7.0), **SMOOTH)],
-    "moved": [v1.RandomAffine((9.0, 9.0), fill=0.25)],
-    "normalised and moved": [NORMALIZE, v1.RandomAffine((9.0, 9.0))],
-    "filled with colours": [NORMALIZE, v2.RandomAffine((9.0, 9.0), **FILLED)],
-    "padded": [v1.Pad((3, 4, 5, 6), fill=0.5)],
-    "larger": [v1.RandomRotation((9.0, 9.0)), v1.CenterCrop(600)],
-    "softened": [NORMALIZE, v1.GaussianBlur(5, (1.0, 1.0))],
-    # Torchvision clamps a hue to 0 to 1, and blends a border with `fill`, or with zeros, grey.
-    "called normalised hue": [NORMALIZE, v1.ColorJitter(hue=(-0.2, -0.2))],
-    "called normalised and turned": [NORMALIZE, v1.RandomRotation((7.0, 7.0), **SMOOTH)],
-    "called blended": [NORMALIZE, v2.RandomAffine((9.0, 9.0), **SMOOTH, **FILLED)],
-    "called normalised and tilted": [NORMALIZE, v2.RandomPerspective(0.3, 1.0)],
-}
-del OF_FLOATS["normalised hue"]
-
-
-@pytest.mark.parametrize("name", OF_FLOATS)
-def test_floats_are_changed_in_the_core(name: str) -> None:
-    """What moves or blends pixels does so in bytes, and a border becomes the nearest level.
-
-    Normalised values are left to torchvision where it clamps them, or blends them with a border.
-    """
-    transform = v1.Compose([TENSOR, *OF_FLOATS[name]])
-    dataset = Sources(*_files()[: len(PHOTOS)], transform=transform)
-    assert ("in Python, in" in repr(dataset)) == name.startswith("called")
-    with SeededLoader(dataset, 1, threads=1) as loader:
-        made = [images[0].clone() for images, _ in loader if not name.startswith("called")]
-    for result, data in zip(made, _files(), strict=False):
-        _check(result, transform(_image(data)), transform, HALF_A_LEVEL, most=0.52)
-
-
 # ---- steps in any order ----
 
 
 EXACT = Case(list)
+HALF_A_LEVEL = Case(list, 1.0, 1e-4)
+"""With `most` of that; a warp may take the next pixel at a tie."""
 
 
 def _check_as_written(
@@ -461,7 +384,7 @@ def _check_as_written(
     result, after = _run(fused, _opened(data), seed)
     if states is None:
         assert type(result) is type(expected)
-        return False
+        return True  # as the library, which raises an error
     recorded = _is_recorded(result)
     assert after == states
     _check(result, expected, transform, case, most)
