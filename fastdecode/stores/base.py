@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from fastdecode.types import Buffer
 
-
 _LONGEST_NAME = 255
 """Limit of the usual file systems, in bytes (NAME_MAX of POSIX on Linux and macOS)."""
 
