@@ -21,6 +21,7 @@ from PIL import Image, ImageOps
 from same import assert_raises, assert_same
 
 from fastdecode import FastDecodeError, UnsupportedFormat, decode, probe
+from fastdecode._formats import simple
 from fastdecode._formats import tiff as tiff_header
 from fastdecode.errors import BackendUnavailable, DecodeError
 from fastdecode.testing import drawing, encode
@@ -283,7 +284,7 @@ def test_files_that_are_refused() -> None:
     for last, whole in ((25, False), (26, True), (250, True), (0, True)):
         for end in (b"", b"\n"):
             data = b"P2 2 1 250 7 %d" % last + end
-            assert (pnm_header.missing(data, probe(data)) == "") == (whole or end == b"\n")
+            assert (simple.missing_in_pnm(data, probe(data)) == "") == (whole or end == b"\n")
 
 
 @pytest.mark.parametrize("backend", [None, "pillow", "tifffile"])
