@@ -185,22 +185,6 @@ def test_leaving_early_gives_everything_back(decode: str) -> None:
     assert allocated() - before < 100_000
 
 
-@pytest.mark.parametrize("decode", ["gpu"], indirect=True)
-def test_loaders_decode_on_one_stream(decode: str) -> None:
-    """A second loader uses the same stream: each stream would have its own memory."""
-    streams = set()
-    with loader(decode) as first, loader(decode) as second:
-        for one in (first, second):
-            batches = iter(one)
-            next(batches)
-            transfer: Any = one._delivery._prefetcher._transfer
-            streams.add(transfer._stream)
-            del batches
-
-    assert len(streams) == 1
-    assert None not in streams
-
-
 def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:
     """Images and labels are page-locked, in threads and for samples of any kind."""
     files = Sources(*[encode(photo(300, 400))] * 6, transform=RandomResizedCrop(64))
