@@ -30,7 +30,7 @@ _REFERENCE = frozenset(
 _LAYERS = (
     ("errors", "types", "samples"),
     ("_error_policy",),
-    ("_arguments", "_buffers", "_system", "_formats", "native"),
+    ("_arguments", "_system", "_formats", "native"),
     ("_pixels",),
     ("_backends", "geometry"),
     ("_decode",),

@@ -24,7 +24,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from fastdecode import _formats, _pixels
-from fastdecode._buffers import as_buffer, without_row
+from fastdecode._arguments import as_buffer, without_row
 from fastdecode._decode.api import decode
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode._decode.resizing import HUFFMAN_SOFS, PNG_SOF, FloatBox, core_may_decode

@@ -60,7 +60,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     40
     >>> part = decode(again, region=(100, 300, 324, 400))  # starts to read at row 288
     """
-    from fastdecode._buffers import as_buffer
+    from fastdecode._arguments import as_buffer
     from fastdecode._formats import jpeg as structure
     from fastdecode._formats import probe
     from fastdecode.errors import DecodeError

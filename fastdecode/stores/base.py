@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from fastdecode._buffers import as_buffer
+from fastdecode._arguments import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode._system.files import folder_locked, sync_file, sync_folder
 from fastdecode.errors import StoreError

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode._buffers import without_row
+from fastdecode._arguments import without_row
 from fastdecode._decode import api
 from fastdecode._decode.lazy import encoded, info_of, open_rgb, unmade
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
