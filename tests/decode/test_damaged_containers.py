@@ -26,7 +26,8 @@ from same import assert_same
 
 from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode, probe
 from fastdecode._backends import libtiff
-from fastdecode._formats import boxes, tiff
+from fastdecode._formats import heif as heif_boxes
+from fastdecode._formats import tiff
 from fastdecode.testing import drawing, encode
 
 
@@ -242,7 +243,7 @@ def test_extents_of_a_coded_image(
     """The data of a coded image must lie in the file, or in the idat box; that of EXIF need not."""
     if method and not version:
         return
-    found = boxes.missing(heif((3, kind, method, extents), version=version))
+    found = heif_boxes.missing_images(heif((3, kind, method, extents), version=version))
 
     assert (said in found) == bool(said or not found)
 
@@ -252,8 +253,8 @@ def test_extents_of_an_item_are_one_piece_of_data() -> None:
     data = heif((1, b"hvc1", 0, ((300, 7), (390, 10))), version=0)
     unit = struct.pack(">I", 13) + b"\x26" + b"\x55" * 12
 
-    assert not boxes.missing(data[:300] + unit[:7] + data[307:390] + unit[7:])
-    assert boxes.missing(data[:300] + bytes(7) + data[307:390] + unit[7:])
+    assert not heif_boxes.missing_images(data[:300] + unit[:7] + data[307:390] + unit[7:])
+    assert heif_boxes.missing_images(data[:300] + bytes(7) + data[307:390] + unit[7:])
 
 
 def test_meta_box_that_is_cut() -> None:
@@ -261,8 +262,8 @@ def test_meta_box_that_is_cut() -> None:
     data = encode(drawing(40, 30), "avif")
     end = data.index(b"meta") - 4 + int.from_bytes(data[data.index(b"meta") - 4 :][:4], "big")
 
-    assert not boxes.missing(data)
-    assert "meta box" in boxes.missing(data[: end - 1])
+    assert not heif_boxes.missing_images(data)
+    assert "meta box" in heif_boxes.missing_images(data[: end - 1])
 
 
 def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:
