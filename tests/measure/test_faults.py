@@ -213,7 +213,8 @@ def test_what_has_no_result_is_named(
 
     assert found == status
     printed = capfd.readouterr()
-    assert all(words in f"{printed.out} {printed.err}" for words in said.split("|"))
+    for words_said in said.split("|"):
+        assert words_said in f"{printed.out} {printed.err}"
 
 
 def test_without_pytorch(folder: Path, tmp_path: Path) -> None:
