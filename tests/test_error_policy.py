@@ -18,9 +18,8 @@ from packed import make_source
 from fastdecode import decode_batch, imread
 from fastdecode._error_policy import is_item_error, is_temporary, mark_if_folder_vanished
 from fastdecode.cli import main
-from fastdecode.errors import StoreError
 from fastdecode.packing import pack
-from fastdecode.stores import create_store, open_store
+from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
 pytest.importorskip("fsspec")
@@ -200,27 +199,6 @@ def test_a_server_that_is_dead_is_an_oserror(uri: str, fault: Fault, what: str) 
     assert "?" not in str(caught.value)
 
 
-def test_a_missing_shard_is_a_missing_file(uri: str, fault: Fault) -> None:
-    """A missing shard raises FileNotFoundError, not an error about its index."""
-    with pytest.raises(FileNotFoundError, match=r"u\.tar"):
-        open_store([f"{uri}/u.tar"], storage_options=fault.options)
-    with pytest.raises(FileNotFoundError, match=r"t-00001\.tar"):
-        open_store(f"{uri}/t-{{00001..00002}}.tar", storage_options=fault.options)
-
-
-def test_a_shard_that_was_cut_is_no_damaged_item(tmp_path: Path) -> None:
-    """All items after a cut are lost, so none of them may be skipped one by one."""
-    with create_store(tmp_path / "t.tar") as writer:
-        for number in range(COUNT):
-            writer.add(f"{number}.jpg", encode(drawing(40, 30 + number)))
-    with open_store(tmp_path / "t.tar") as store:
-        with (tmp_path / "t.tar").open("r+b") as file:
-            file.truncate(5000)
-        with pytest.raises(StoreError, match=r"t\.tar") as caught:
-            store.read(COUNT - 1)
-    assert not is_item_error(caught.value)
-
-
 def test_errors_of_other_libraries_are_told_apart() -> None:
     """Errors of a user's own `read` are classified: HTTP statuses, unknown names, Pillow's."""
 
@@ -281,31 +259,6 @@ def test_http_is_told_as_s3_is() -> None:
         (PermissionError, False),
         (ConnectionError, False),
     ]
-
-
-def test_the_advice_to_index_a_remote_shard_works(
-    uri: str,
-    fault: Fault,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The command says where to put an index, writes it there, and the store opens with it."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", fault.options["client_kwargs"]["endpoint_url"])
-    shard = f"{uri}/t.tar"
-
-    assert main(["index", shard]) == 1
-    assert "--to FOLDER" in capsys.readouterr().err
-    assert main(["index", f"{uri}/none.tar"]) == 1
-    assert "none.tar" in capsys.readouterr().err
-    assert main(["index", "--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 2
-    assert f"{shard}: {COUNT} items" in capsys.readouterr().out
-    index = tmp_path / "made" / "t.tar.fdx"
-    with open_store(shard, index=index, storage_options=fault.options) as store:
-        assert len(store) == COUNT
-        assert store.read(3)
 
 
 @pytest.mark.parametrize("listed", [False, True])

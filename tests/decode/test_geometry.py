@@ -98,15 +98,6 @@ def test_boxes_that_are_left(library: str, clip: bool, flipped: bool) -> None:
     assert labels[left].tolist() == [0, 1]
 
 
-def test_float32_stays_float32() -> None:
-    """The type of floats is kept; integers become floats, because mapped edges are fractions."""
-    boxes = np.array([[110.0, 61.0, 130.0, 100.0]], np.float32)
-
-    assert CROP.boxes(boxes).dtype == np.float32
-    assert CROP.boxes(boxes.astype(np.int16)).dtype == np.float64
-    assert CROP.boxes(boxes.astype(np.int16))[0, 1] == 5.5
-
-
 def test_tensors_stay_tensors() -> None:
     """Tensors are mapped like arrays, stay tensors, and are not changed."""
     torch = pytest.importorskip("torch")
