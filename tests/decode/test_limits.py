@@ -16,7 +16,6 @@ import pytest
 from corpus import usable_backends
 from encoded import png
 from PIL import Image
-from pngs import chunk
 
 from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, probe, use
 from fastdecode._backends import registry
@@ -34,7 +33,7 @@ WITH_TORCH = {"dali", "nvimgcodec", "torchcodec", "torchvision"}
 
 
 def _png(width: int, height: int) -> bytes:
-    return png(8, 2, width=width, height=height, data=zlib.compress(bytes(100))) + chunk(b"IEND")
+    return png(8, 2, width=width, height=height, data=zlib.compress(bytes(100)))
 
 
 def _jpeg(width: int, height: int) -> bytes:
@@ -153,7 +152,7 @@ def _png_with_zeros() -> bytes:
     pieces = [encoder.compress(bytes(8 * 25))]
     pieces += [encoder.compress(bytes(1 << 20)) for _ in range(200)]
     data = b"".join((*pieces, encoder.flush()))
-    return png(8, 2, width=8, height=8, data=data) + chunk(b"IEND")
+    return png(8, 2, width=8, height=8, data=data)
 
 
 def _scans(number: int, *, coded: bool = True) -> bytes:
