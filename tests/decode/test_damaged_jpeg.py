@@ -298,19 +298,6 @@ def test_a_single_warning_ends_strict_decoding(
         decode(odd, reduce, strict=True, backend=backend)
 
 
-@pytest.mark.parametrize("kind", SEQUENTIAL)
-def test_with_pillow_alone_behind_the_core_all_pixels_must_be_there(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Data that a reduction and a mode leave out is missed, too, though Pillow reports nothing."""
-    leave_only(monkeypatch, "native", "pillow")
-    data = KINDS[kind]
-
-    for cut in cuts(data, 12, 12):
-        with pytest.raises(DecodeError):
-            decode(data[:cut] + EOI, 8, mode="L")
-
-
 @pytest.mark.parametrize(
     "backend",
     [*(name for name in WARNERS if name in ("native", "simplejpeg", "turbojpeg")), None],
@@ -497,17 +484,6 @@ def test_zeros_behind_complete_data_are_no_damage(
         if zeros > 15:  # libjpeg may have read a few already
             with pytest.raises(FastDecodeError):
                 decode(padded, strict=True, backend=backend)
-
-
-@pytest.mark.parametrize("kind", FINE)
-def test_zeros_behind_data_that_is_cut_hide_nothing(kind: str) -> None:
-    """Wherever data ends too early, more zeros than it needs do not make up for it."""
-    data = FINE[kind]
-    whole = decode(data)
-    last = range(len(data) - 2 - 8, len(data) - 2)
-    for cut in (*cuts(data, 20, 12), *last):
-        for end in (EOI, b""):
-            assert outcome(data[:cut] + bytes(600) + end, whole) != "other pixels", cut
 
 
 @pytest.mark.parametrize("others", [True, False])
