@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import examples, some
+from cases import Run, examples, some
 from corpus import CORPUS, DATA, jpeg_backends, leave_only, native_core, outcome
 from PIL import Image
 from same import assert_same
@@ -537,7 +537,8 @@ def test_no_part_shows_what_zeros_decode_to(kind: str) -> None:
         for answer in decode_batch(damaged, threads=2, on_error="return", **option):
             if not isinstance(answer, DecodeError):
                 assert_same(answer, right, option)
-        assert sum(not shown(data, one, **option) for one in damaged) > len(damaged) // 4
+        refused = sum(not shown(data, one, **option) for one in damaged)
+        assert refused > len(damaged) // 3 or not Run.every
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
