@@ -28,8 +28,7 @@ from PIL import Image as PillowImage
 
 from fastdecode._backends import libtiff
 from fastdecode._backends.base import Backend, Support
-from fastdecode._formats import tiff
-from fastdecode._formats.truncation import NoFallback
+from fastdecode._formats import NoFallback, tiff
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
 
@@ -64,7 +63,7 @@ class Pillow(Backend):
             Support(
                 layouts=frozenset({"RGB", "L", "CMYK"}),
                 reduces=frozenset({1, 2, 4, 8}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                codings=frozenset({"baseline", "progressive"}),
             ),
             # Lossless JPEG cannot be scaled.
             Support(layouts=frozenset({"RGB", "L", "CMYK"}), codings=frozenset({"lossless"})),

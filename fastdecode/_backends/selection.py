@@ -296,7 +296,7 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
     if mode != "stored" and not _has_eight_bits(header):
         return ()
     if header.format == "jpeg":
-        eight = header.bits == 8 and header.coding != "jpeg-ls"
+        eight = header.bits == 8
         if header.color == "cmyk":
             return ("CMYK",) if eight else ("stored",) if mode == "stored" else ()
         if mode == "stored":

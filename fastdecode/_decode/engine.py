@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,8 +16,7 @@ from fastdecode import _formats
 from fastdecode._backends import registry, selection
 from fastdecode._backends.base import CodecWarning
 from fastdecode._decode.stats import count_failure, count_fallback
-from fastdecode._formats import jpeg_stream, truncation
-from fastdecode._formats.truncation import NoFallback
+from fastdecode._formats import NoFallback, jpeg
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 
@@ -66,14 +66,12 @@ def run(request: DecodeRequest) -> Image:
     # marker.
     if header.format == "jpeg" and (
         header.progressive
-        or request.data[-2:] != jpeg_stream.EOI
-        or not jpeg_stream.in_one_scan(request.data, header)
+        or request.data[-2:] != jpeg.EOI
+        or not jpeg.in_one_scan(request.data, header)
     ):
         want = request.want
         try:
-            data, complete, suspect = truncation.check_jpeg(
-                request.data, header, strict=want.strict
-            )
+            data, complete, suspect = jpeg.check_structure(request.data, header, strict=want.strict)
         except _PASSED_ON:
             raise
         except Exception as error:  # damaged bytes between markers may raise anything
@@ -81,7 +79,7 @@ def run(request: DecodeRequest) -> Image:
         want = want._replace(complete=complete)
         request = replace(request, data=data, want=want, suspect=suspect)
     elif header.format != "jpeg":
-        data = truncation.check_container(request.data, header)
+        data = _formats.check_container(request.data, header)
         request = request if data is request.data else replace(request, data=data)
     try:
         choice = selection.first(request.backend, header, request.want)
@@ -165,15 +163,14 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
     """
     if request.header.format == "png" and not choice.support.checks:
         strict = request.want.strict
-        clean = truncation.only_pixels(request.data, request.header, strict=strict)
+        clean = _formats.function("png:only_pixels")(request.data, request.header, strict=strict)
         request = replace(request, data=clean)
     window, size, out, is_reused, is_wanted = _ask(choice, request)
     try:
         image, warned = _call_backend(choice, request, window, out)
         _check_array(image, size, choice.layout, request.header.bits)
-        # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
-        # not: past the end of the data it reads zeros for ever.
-        if warned or not choice.support.checks or request.header.coding == "arithmetic":
+        # The checks of the others are here.
+        if warned or not choice.support.checks:
             _check_complete(choice, request, image, window, warned=warned)
         if not is_wanted:
             image = _finish(image, choice, request, window)
@@ -238,8 +235,8 @@ def _call_backend(
             ), warned
         except CodecWarning as warning:
             message = str(warning)
-            missing = jpeg_stream.says_missing_pixels(message)
-            if warned or not (missing or jpeg_stream.is_recoverable(message)):
+            missing = jpeg.says_missing_pixels(message)
+            if warned or not (missing or jpeg.is_recoverable(message)):
                 raise
             if missing or request.want.strict:
                 raise NoFallback(message) from warning
@@ -282,18 +279,16 @@ def _check_complete(
     choice: Choice, request: DecodeRequest, image: Image, window: Box | None, *, warned: bool
 ) -> None:
     """Check that the data held all pixels of a JPEG or WebP, where the codec does not report it."""
-    header = request.header
-    if header.format not in ("jpeg", "webp"):
+    form = request.header.format
+    if form not in ("jpeg", "webp"):
         return
 
-    def decode_again(data: bytes) -> Image:
+    def decode_again(data: Buffer) -> Image:
         want = request.want._replace(strict=False)
         return _call_backend(choice, replace(request, data=data, want=want), window, None)[0]
 
-    if header.format == "webp":
-        truncation.check_webp(image, request.data, decode_again)
-    elif header.coding == "jpeg-ls":
-        truncation.verify_ls(image, request.data, decode_again)
+    if form == "webp":
+        _formats.function("webp:check_zeros")(image, request.data, decode_again)
     else:
         _check_jpeg(choice, request, image, decode_again, warned=warned)
 
@@ -302,76 +297,63 @@ def _check_jpeg(
     choice: Choice,
     request: DecodeRequest,
     image: Image,
-    decode_again: Callable[[bytes], Image],
+    decode_again: Callable[[Buffer], Image],
     *,
     warned: bool,
 ) -> None:
-    header, reports = request.header, choice.support.warnings
+    data, header, reports = request.data, request.header, choice.support.warnings
     # A library may report only its first warning, which need not be the worst.
     if warned or not reports:
-        truncation.check_restarts(request.data)
+        jpeg.check_restarts(data)
     is_odd = not reports and (request.suspect or _may_be_filled_in(image, header))
-    if warned or header.coding == "arithmetic" or (is_odd and not _is_whole_for_others(request)):
+    if warned or (is_odd and not _is_whole(request, data)):
         if request.suspect:  # what a reduction or a mode leaves out may be missing, too
-            decode_again = partial(_decode_all, _able(request).get(choice.name, choice), request)
-            image = decode_again(request.data)
-        truncation.verify(image, request.data, header, decode_again)
-    if jpeg_stream.has_zeros(request.data, header):
+            decode_again = _decoder_of_all(choice, request)
+            image = decode_again(data)
+        jpeg.verify(image, data, header, decode_again)
+    if jpeg.has_zeros(data, header):
         _check_zeros(choice, request)
 
 
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     """Check that zeros do not stand in place of data, if possible with codecs that warn."""
-    able = _able(request)
-    own = able.get(choice.name, choice)
-    reporting = [other for other in able.values() if other.support.warnings]
-    codecs = [own] if own.support.warnings or not reporting else reporting
-    # The zeros between two scans may have been a table, which only a codec that warns would miss.
-    tells = codecs[0].support.warnings or not request.header.progressive
-    for tight in truncation.without_padding(request.data) if tells else ():
-        if any(_is_whole(codec, request, tight) for codec in codecs):
-            ours, bare = (_decode_all(own, request, data) for data in (request.data, tight))
-            if np.array_equal(ours, bare):  # nothing was missing in front of the zeros
-                request = replace(request, data=tight)
-                break
-    for codec in codecs if jpeg_stream.has_zeros(request.data, request.header) else ():
-        decode_again, reports = partial(_decode_all, codec, request), codec.support.warnings
+    data, bare = request.data, jpeg.without_padding(request.data)
+    if _is_whole(request, bare):  # nothing was missing in front of the zeros
+        data = bare
+    if not jpeg.has_zeros(data, request.header):
+        return
+    for judge in _judges(request) or (choice,):
+        decode_all, reports = _decoder_of_all(judge, request), judge.support.warnings
         try:
-            truncation.check_zeros(request.data, request.header, decode_again, reports=reports)
+            jpeg.check_zeros(data, request.header, decode_all, reports=reports)
         except NoFallback:
             raise
         except DecodeError:  # it does not decode the file at all, as the core where it is odd
-            if codec is codecs[-1]:
-                raise
-        else:
-            return
+            continue
+        return
+    raise NoFallback(jpeg.WRONG_ZEROS)
 
 
-def _is_whole_for_others(request: DecodeRequest) -> bool:
-    """Return whether a codec that reports warnings, such as the core, decodes it without any."""
-    reporting = (codec for codec in _able(request).values() if codec.support.warnings)
-    return any(_is_whole(codec, request, request.data) for codec in reporting)
+def _judges(request: DecodeRequest) -> list[Choice]:
+    """Return what decodes all of an image and reports its warnings, such as the core."""
+    able = selection.able(request.header, _all_of(request.want))
+    return [choice for choice in able if choice.support.warnings]
 
 
-def _is_whole(choice: Choice, request: DecodeRequest, data: Buffer) -> bool:
-    """Return whether other data in place of the file's has all pixels, and nothing besides."""
-    reports, header = choice.support.warnings, request.header
-    decode_all = partial(_decode_all, choice, request)
-    try:
-        image = decode_all(data, strict=reports)
-        if not reports or header.coding == "arithmetic":
-            plain = header._replace(
-                coding="baseline"
-            )  # not even zeros that its coder may leave out
-            truncation.verify(image, data, plain, decode_all)
-    except DecodeError:
-        return False
-    return True
+def _is_whole(request: DecodeRequest, data: Buffer) -> bool:
+    """Return whether one that reports warnings decodes data in place of the file's without any."""
+    for judge in _judges(request):
+        with suppress(DecodeError):
+            _decode_all(judge, request, data, strict=True)
+            return True
+    return False
 
 
-def _able(request: DecodeRequest) -> dict[str, Choice]:
-    """Return what decodes all pixels and components of an image, by name."""
-    return {one.name: one for one in selection.able(request.header, _all_of(request.want))}
+def _decoder_of_all(choice: Choice, request: DecodeRequest) -> Callable[[Buffer], Image]:
+    """Return how a backend decodes all pixels and components of other data."""
+    able = selection.able(request.header, _all_of(request.want))
+    own = next((one for one in able if one.name == choice.name), choice)
+    return partial(_decode_all, own, request)
 
 
 def _all_of(want: Want) -> Want:
@@ -393,7 +375,7 @@ def _may_be_filled_in(image: Image, header: Header) -> bool:
         header.progressive
         or header.coding == "lossless"
         or header.bits > _BITS
-        or truncation.looks_filled_in(image)
+        or jpeg.looks_filled_in(image)
     )
 
 

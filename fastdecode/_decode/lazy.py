@@ -25,7 +25,7 @@ from PIL.PngImagePlugin import PngImageFile
 from fastdecode import _pixels
 from fastdecode._buffers import as_buffer, without_row
 from fastdecode._decode.resizing import HUFFMAN_SOFS, PNG_SOF, FloatBox, core_may_decode
-from fastdecode._formats.jpeg_stream import EOI
+from fastdecode._formats.jpeg import EOI
 from fastdecode.errors import begin_with
 from fastdecode.native import _library
 

@@ -18,9 +18,9 @@ import lmdb
 
 from fastdecode._system.process import after_fork
 from fastdecode.errors import StoreError
-from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
+from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._ranges import Ranges, is_uri, local_path
-from fastdecode.stores.base import Writer, reserve_space
+from fastdecode.stores.base import Writer
 
 INDEX = b"__fastdecode__"
 """The key of the index, which sorts after all items."""
@@ -31,11 +31,10 @@ _BATCH = 16 << 20
 
 _FIRST_MAP = 64 << 20
 _MAX_ITEMS = 10**8
-_MARGIN = 256 << 10  # bytes that the pages of the tree may need in addition to the items
 _MAX_VALUE = (1 << 32) - 1
 
 
-class LmdbStore(SelfDescribed):
+class LmdbStore(IndexedStore):
     """An LMDB file, or a folder with ``data.mdb``, as a store.
 
     The file is opened read-only and without LMDB's lock file, so it may be on a read-only file
@@ -63,9 +62,7 @@ class LmdbStore(SelfDescribed):
         if is_uri(location):
             raise ValueError(f"{location}: LMDB can only be mapped; copy it to a local disk first")
         super().__init__(location)
-        self._reload()
-
-    def _load(self, opened: Environment) -> None:
+        opened = self._handle()
         found = opened.get(INDEX)
         self._is_own = found is not None
         if found is not None:
@@ -236,7 +233,6 @@ class LmdbWriter(Writer):
             )
         except lmdb.Error as error:
             raise OSError(f"{self.location} cannot be written: {error}") from error
-        self._page_size = int(self._lmdb.stat()["psize"])
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         if len(self._builder) == _MAX_ITEMS:
@@ -256,7 +252,6 @@ class LmdbWriter(Writer):
     def _commit(self) -> None:
         """Write the waiting items; enlarge the map until they fit."""
         while self._waiting:
-            self._reserve()
             try:
                 with self._lmdb.begin(write=True) as transaction:
                     for key, value in self._waiting:
@@ -267,17 +262,10 @@ class LmdbWriter(Writer):
                 self._map *= 2
                 self._lmdb.set_mapsize(self._map)
             except lmdb.Error as error:
-                raise OSError(f"{self.location} cannot be written: {error}") from error
-
-    def _reserve(self) -> None:
-        """Reserve disk space first: LMDB's error does not say that the disk is full."""
-        page = self._page_size
-        needed = self._waiting_bytes + 2 * page * len(self._waiting) + _MARGIN
-        reserve_space(self._partial, self._used(), needed)
-
-    def _used(self) -> int:
-        """Return the end of the last page, in bytes."""
-        return (int(self._lmdb.info()["last_pgno"]) + 1) * self._page_size
+                # LMDB says of a full disk only that there was an error.
+                raise OSError(
+                    f"{self.location} cannot be written: is the disk full? ({error})"
+                ) from error
 
     def _finish(self) -> None:
         self._commit()
@@ -286,9 +274,9 @@ class LmdbWriter(Writer):
             raise ValueError(f"{self.location}: too many items: divide them into several stores")
         self._put(INDEX, index)
         self._commit()
-        used = self._used()
+        size = (int(self._lmdb.info()["last_pgno"]) + 1) * int(self._lmdb.stat()["psize"])
         self._release()
-        os.truncate(self._partial, used)
+        os.truncate(self._partial, size)
 
     def _release(self) -> None:
         self._lmdb.close()

@@ -25,7 +25,8 @@ from same import assert_same
 
 from fastdecode import DecodeError, FastDecodeError, decode, probe
 from fastdecode._backends import libtiff
-from fastdecode._formats import boxes, tiff
+from fastdecode._formats import heif as heif_boxes
+from fastdecode._formats import tiff
 from fastdecode.testing import drawing, encode
 
 
@@ -236,17 +237,17 @@ def test_extents_of_a_coded_image(version: int) -> None:
     """
     for kind, method, extents, said in EXTENTS:
         if version or not method:
-            found = boxes.missing(heif((3, kind, method, extents), version=version))
+            found = heif_boxes.missing_images(heif((3, kind, method, extents), version=version))
             assert (said in found) == bool(said or not found), (kind, method, extents)
     data = heif((1, b"hvc1", 0, ((300, 7), (390, 10))), version=version)
     unit = struct.pack(">I", 13) + b"\x26" + b"\x55" * 12
-    assert not boxes.missing(data[:300] + unit[:7] + data[307:390] + unit[7:])
-    assert boxes.missing(data[:300] + bytes(7) + data[307:390] + unit[7:])
+    assert not heif_boxes.missing_images(data[:300] + unit[:7] + data[307:390] + unit[7:])
+    assert heif_boxes.missing_images(data[:300] + bytes(7) + data[307:390] + unit[7:])
     avif = encode(drawing(40, 30), "avif")
     at = avif.index(b"meta") - 4
     end = at + int.from_bytes(avif[at : at + 4], "big")
-    assert not boxes.missing(avif)
-    assert "meta box" in boxes.missing(avif[: end - 1])
+    assert not heif_boxes.missing_images(avif)
+    assert "meta box" in heif_boxes.missing_images(avif[: end - 1])
 
 
 def fields(bits: tuple[int, ...], photometric: int, *more: tuple[int, int, tuple[int, ...]]) -> Any:

@@ -20,8 +20,8 @@ from PIL import Image
 from fastdecode import DecodeError, ImageTooLarge, UnsupportedFormat, decode, probe, use
 from fastdecode._backends import registry
 from fastdecode._backends.selection import Choice
-from fastdecode._formats import jpeg_stream
-from fastdecode._formats.jpeg_stream import EOI
+from fastdecode._formats import jpeg
+from fastdecode._formats.jpeg import EOI
 from fastdecode.native import add_restart_markers
 from fastdecode.testing import drawing, encode
 
@@ -230,7 +230,7 @@ def test_scans_are_counted_by_size(width: int, height: int, size: int, most: int
         struct.pack(">HH", 8, 8), struct.pack(">HH", height, width)
     )
 
-    assert jpeg_stream.read(data.ljust(size, b"\0")).most == most
+    assert jpeg.read(data.ljust(size, b"\0")).most == most
 
 
 @pytest.mark.parametrize("size", [(64, 64), (4000, 3000)])

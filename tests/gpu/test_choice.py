@@ -13,8 +13,7 @@ from same import assert_raises
 from fastdecode import BackendInfo, DeviceUnavailable, register, use
 from fastdecode.cli import info
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _choice
-from fastdecode.gpu._choice import choose
+from fastdecode.gpu import choose, load, names
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import DevicePrefetcher, Loader
 
@@ -84,8 +83,8 @@ def test_each_device_has_an_instance_of_its_own() -> None:
 
     assert first is again is not second
     assert [each and each.device.index for each in (first, second)] == [0, 1]
-    assert _choice.load("one", CPU) is not first
-    assert "one" in _choice.names("cpu")
+    assert load("one", CPU) is not first
+    assert "one" in names("cpu")
 
 
 class Broken(batch_double()):  # type: ignore[misc]
@@ -107,14 +106,14 @@ def test_what_cannot_decode_for_a_device() -> None:
         assert_raises(BackendUnavailable, told, partial(choose, CUDA, decode), decode)
     register("one", NoSingle, distribution="one", batch=batch_double())
     register("single", NoSingle, distribution="single")
-    meta = partial(_choice.load, "one", torch.device("meta"))
+    meta = partial(load, "one", torch.device("meta"))
     assert_raises(BackendUnavailable, r"'meta'.*cpu, cuda$", meta, "a device")
-    assert_raises(BackendUnavailable, "single", partial(_choice.load, "single", CPU), "no batches")
+    assert_raises(BackendUnavailable, "single", partial(load, "single", CPU), "no batches")
     kinds: tuple[Any, ...] = (NoSingle, "json:loads", lambda device, threads: 3)
     for number, batch in enumerate(kinds):
         register(f"none{number}", NoSingle, batch=batch)
-        load = partial(_choice.load, f"none{number}", CPU)
-        assert_raises(BackendUnavailable, f"none{number}", load, batch)
+        call = partial(load, f"none{number}", CPU)
+        assert_raises(BackendUnavailable, f"none{number}", call, batch)
 
 
 @OWN
@@ -133,7 +132,7 @@ def test_what_may_pass_is_not_remembered() -> None:
 
     for _ in range(2):
         with pytest.raises(torch.cuda.OutOfMemoryError):
-            _choice.load("short", CPU)
+            load("short", CPU)
     assert len(tried) == 2
 
 

@@ -62,12 +62,10 @@ def test_wrong_pixels_are_flagged(folder: Path, reduce: int) -> None:
 
     for name in ("swapped", "shifted"):
         assert set(found[name].differing) == FILES
-        assert 0 < found[name].max_difference <= 255
         assert not found[name].refused
     assert set(found["smaller"].refused) == FILES
     for name in (PILLOW, OWN):
         assert not found[name].differing
-        assert found[name].max_difference == 0
 
 
 def test_averaged_pixels_are_told_from_wrong_ones(folder: Path) -> None:
@@ -75,7 +73,6 @@ def test_averaged_pixels_are_told_from_wrong_ones(folder: Path) -> None:
     found, _ = measured(folder, "averaging", "fullsize", PILLOW, reduce=2)
 
     assert (found["averaging"].averaged, found["averaging"].differing) == (3, ())
-    assert found["averaging"].max_difference > 0
     assert found["fullsize"].averaged == 3
     assert set(found["fullsize"].differing) == FILES
 
@@ -184,8 +181,7 @@ def test_nothing_measured_is_nothing_written(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["half.jpg"], 1, "Nothing was measured."),
-        (["half.jpg"], 1, "half.jpg"),
+        (["half.jpg"], 1, "Nothing was measured.|half.jpg"),
         (["empty"], WRONG_ARGUMENT, "empty"),
         (["pipe.jpg"], WRONG_ARGUMENT, "pipe.jpg"),
         pytest.param(
@@ -217,7 +213,7 @@ def test_what_has_no_result_is_named(
 
     assert found == status
     printed = capfd.readouterr()
-    assert said in f"{printed.out} {printed.err}"
+    assert all(words in f"{printed.out} {printed.err}" for words in said.split("|"))
 
 
 def test_without_pytorch(folder: Path, tmp_path: Path) -> None:

@@ -18,12 +18,17 @@ import pytest
 import torch
 from PIL import Image as PillowImage
 from processes import skip_without_shared_memory
+from torch.utils.data import Dataset
 
 import fastdecode
 from fastdecode.native._augment import Erasure, draw_in_core, erase
 from fastdecode.testing import encode
+from fastdecode.torch._loader.order import sample_seed
+from fastdecode.torch._loader.transfer import Transfer
+from fastdecode.torch._user_code import seed_global_generators
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.loader import Loader
+from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.torch.transforms import IMAGENET_STD, RandomResizedCropFlipNormalize
 
 COUNT = 23
@@ -136,6 +141,20 @@ class Plain:
         return self.make(index)
 
 
+class Seeded(Dataset[Any]):
+    """What a `Loader` gives of a dataset, in PyTorch's DataLoader."""
+
+    def __init__(self, dataset: Any, seed: int, epoch: int = 0) -> None:
+        self.dataset, self.seed, self.epoch = dataset, seed, epoch
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        seed_global_generators(sample_seed(self.seed, self.epoch, index))
+        return self.dataset[index]
+
+
 def same(first: Any, second: Any) -> bool:
     """Return whether nested batches are equal; tensors must be bit-identical."""
     if isinstance(first, torch.Tensor):
@@ -185,6 +204,13 @@ def device_loader(
     loader = SeededLoader(dataset, batch_size, shuffle, **options)
     loader._delivery = None
     return loader
+
+
+def threaded(loader: Any, depth: int = 2, transfer: Transfer | None = None) -> DevicePrefetcher:
+    """Return a prefetcher for the host's memory that works as for any device."""
+    prefetcher = DevicePrefetcher(loader, "cpu", depth=depth)
+    prefetcher._transfer = transfer or Transfer(torch.device("cpu"))
+    return prefetcher
 
 
 def targets_and_errors(loader: Any) -> list[Any]:

@@ -2,100 +2,23 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch_reference as reference
 from encoded import INVERSE, with_orientation
 from loading import GOLDEN, next_number
 from PIL import Image
 from same import assert_same
-from torch_reference import (
-    PHOTOS,
-    center_crop,
-    crop_params,
-    decibels,
-    levels,
-    pixels,
-    resize,
-    seeded,
-)
+from torch_reference import PHOTOS, decibels, pixels, resize, seeded
 
-from fastdecode import _pixels, probe
-from fastdecode.native._augment import Operation, Program, do, flipped, random_box, resized_to
+from fastdecode import _pixels
+from fastdecode.native._augment import Operation, Program, do, flipped, resized_to
 from fastdecode.testing import encode
-from fastdecode.torch.transforms import (
-    RandomResizedCrop,
-    Resize,
-    ResizeCenterCrop,
-    base,
-)
-from fastdecode.torch.transforms._random_crop import (
-    SampleGenerator,
-    draw_program,
-    generator_of,
-)
+from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCrop, base
+from fastdecode.torch.transforms._random_crop import SampleGenerator, draw_program
 from fastdecode.torch.transforms.base import Recipe
-
-USUAL = ((0.08, 1.0), (3 / 4, 4 / 3))
-
-
-def draw_box(width: int, height: int, scale: Any, ratio: Any, generator: Any) -> Any:
-    """Return the box (left, top, right, bottom) that is drawn for an image of this size."""
-    (crop,) = draw_program(random_box(scale, ratio), width, height, generator).operations
-    left, top, across, down = map(int, crop.value[0:4])
-    return left, top, left + across, top + down
-
-
-PHOTO = PHOTOS[0].read_bytes()
-
-
-@pytest.mark.parametrize("sides", [(500, 375), (333, 500), (1, 1), (1, 500), (77, 2), (4001, 3001)])
-@pytest.mark.parametrize(
-    ("scale", "ratio"),
-    [
-        USUAL,
-        ((0.5, 1.0), (1.0, 1.0)),
-        ((0.2, 0.2), (0.1, 10.0)),
-        ((0.9, 1.0), (2.5, 3.0)),  # mostly the fallback for an image that is too narrow
-        ((0.9, 1.0), (0.3, 0.4)),  # and for one that is too wide
-        ((1.5, 2.0), (0.5, 2.0)),  # never fits: all of the image, or what has the nearest ratio
-    ],
-)
-def test_boxes_are_torchvisions(sides: tuple[int, int], scale: object, ratio: object) -> None:
-    """For the same seed the same box is drawn, and the next draw is also the same."""
-    width, height = sides
-    for seed in range(60):
-        ours, rule = seeded(seed), seeded(seed)
-        left, top, right, bottom = draw_box(width, height, scale, ratio, ours)
-        y, x, h, w = crop_params(height, width, scale, ratio, rule)
-        if 0 in (h, w):  # torchvision's rule leaves no pixel, and it fails
-            h, w = max(h, 1), max(w, 1)
-            y, x = (height - h) // 2, (width - w) // 2
-
-        assert (top, left, bottom - top, right - left) == (y, x, h, w)
-        assert_same(ours.get_state(), rule.get_state(), seed)
-
-
-@pytest.mark.parametrize("canvas", range(1, 14))
-def test_margins_are_those_of_center_crop(canvas: int) -> None:
-    """An odd margin is rounded to even, and odd padding is larger at the far side."""
-    numbers = torch.arange(1, canvas + 1).expand(1, canvas, canvas)
-    for size in range(1, 14):
-        expected = center_crop(numbers, (size, size))[0].amax(0)
-        crop = ResizeCenterCrop((canvas, canvas), (size, size))
-        geometry = crop.draw(canvas, canvas, None).geometry()
-        left, top = geometry.box[:2]
-
-        shown = [n + 1 if 0 <= n < canvas else 0 for n in range(int(left), int(left) + size)]
-        assert shown == expected.tolist()
-        assert top == left
-
 
 FAST: dict[str, Any] = {"dtype": torch.uint8, "quality": "fast"}
 FILES = [path.read_bytes() for path in PHOTOS]
@@ -143,63 +66,6 @@ def test_the_decoder_shrinks_as_far_as_it_may(
     transform(FILES[0])
 
     assert asked == [(reduce, None)]
-
-
-def test_only_the_box_is_decoded(asked: list[Any]) -> None:
-    """A random crop requests only its own pixels, widened to whole blocks if it is reduced."""
-    exact = RandomResizedCrop(16, (0.1, 0.3), flip=0.5)
-    fast = RandomResizedCrop(16, (0.1, 0.3), **FAST, flip=0.5)
-    for seed in range(8):
-        asked.clear()
-        box = exact.draw(500, 333, seeded(seed)).plan.box
-        exact(FILES[0], generator=seeded(seed))
-        fast(FILES[0], generator=seeded(seed))
-        (_, whole), (reduce, window) = asked
-
-        assert whole == box
-        assert reduce > 1
-        region = [reduce * side for side in window]
-        widened = [a - b for a, b in zip(region, box, strict=True)]
-        assert -reduce < min(widened[:2]) <= max(widened[:2]) <= 0
-        assert 0 <= min(widened[2:]) <= max(widened[2:]) < reduce
-
-
-@pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
-def test_only_a_jpeg_is_reduced(asked: list[Any], kind: str) -> None:
-    """Other formats are not reduced, because that saves no work, so their pixels are exact."""
-    data = encode(Image.open(PHOTOS[0]), kind)
-
-    result = Resize(30, **FAST)(data)
-
-    assert [reduce for reduce, _ in asked] == [1]
-    assert levels(result, resize(pixels(data), 30)) <= 1
-
-
-def qualities(data: bytes, headroom: float) -> list[float]:
-    """Compare reduced results with the reference, in decibels."""
-    image, header = pixels(data), probe(data)
-    options = {**FAST, "headroom": headroom}
-    found = []
-    for side, size in ((64, 56), (41, 36), (80, 80)):
-        central = ResizeCenterCrop(side, size, **options)
-        if headroom == 1:
-            plan = central.draw(header.width, header.height, None).plan
-            assert central.reduction(plan) > 1
-        expected = center_crop(resize(image, side), (size, size))
-        found.append(decibels(central(data), expected))
-    for seed in range(6):
-        crop = RandomResizedCrop(32, (0.3, 1.0), flip=0.5, **options)
-        expected = reference.random_resized_crop(image, (32, 32), seed, scale=(0.3, 1.0))
-        found.append(decibels(crop(data, generator=seeded(seed)), expected))
-    return found
-
-
-@pytest.mark.parametrize("data", FILES, ids=[path.stem for path in PHOTOS])
-def test_headroom_buys_quality(data: bytes) -> None:
-    """With twice the pixels left, the results of every photo are closer to the reference."""
-    plain, ample = qualities(data, 1), qualities(data, 2)
-
-    assert sum(ample) / len(ample) > sum(plain) / len(plain) + 3
 
 
 @pytest.mark.parametrize("value", range(1, 9))
@@ -295,23 +161,6 @@ def test_a_mark_is_found_after_steps_in_any_order(steps: Any) -> None:
     check(*Recipe(Program(step for part in parts for step in part)).with_geometry(drawing()))
 
 
-@pytest.mark.parametrize("value", TURNED)
-def test_a_mark_is_found_in_random_crops(value: int) -> None:
-    """The mapped box is right for random crops of all sizes that contain the mark."""
-    transform, data = RandomResizedCrop((71, 64), (0.1, 1.0), flip=0.5, **FAST), drawing(value)
-    flips, seen = set(), 0
-    for seed in range(24):
-        result, geometry = transform.with_geometry(data, generator=seeded(seed), orient=True)
-        inside = geometry.boxes([MARK], clip=False)
-        if (inside != geometry.boxes([MARK])).any():
-            continue  # cut off, in part
-        check(result, geometry)
-        flips.add(geometry.flipped)
-        seen += 1
-    assert flips == {True, False}
-    assert seen >= 8
-
-
 @pytest.mark.parametrize(
     "transform", [*WHOLE, RandomResizedCrop((71, 64), (0.4, 1.0), **FAST, flip=0.5)], ids=repr
 )
@@ -348,32 +197,3 @@ def test_numbers_are_those_of_splitmix64() -> None:
         generator.manual_seed(1234567)
         draw_program(flipped(0.5), 5, 5, generator)
         assert generator.state == states[1]
-
-
-@pytest.mark.parametrize(
-    "copied",
-    [
-        SampleGenerator.clone_state,
-        copy.deepcopy,
-        lambda generator: pickle.loads(pickle.dumps(generator)),
-        lambda generator: SampleGenerator().set_state(generator.get_state()),
-    ],
-    ids=["clone_state", "deepcopy", "pickle", "set_state"],
-)
-def test_a_state_that_was_kept_draws_the_same_again(copied: Any) -> None:
-    """A copy of the generator, or its state; each thread has one, and users find one of torch's."""
-    generator = generator_of(5)
-    draw_box(500, 375, *USUAL, generator)
-    other = copied(generator)
-
-    boxes = [draw_box(500, 375, *USUAL, one) for one in (other, generator)]
-    assert boxes[0] == boxes[1]
-    assert other.state == generator.state
-    assert_same(torch.rand(3, generator=other), torch.rand(3, generator=generator))
-    after = generator.state
-    thread = threading.Thread(target=generator_of, args=(5,))  # which has one of its own
-    thread.start()
-    thread.join()
-    assert generator.state == after
-    torchs = torch.rand(3, generator=torch.Generator().manual_seed(2**63 - 1))
-    assert_same(torch.rand(3, generator=generator_of(2**63 - 1)), torchs)

@@ -18,8 +18,8 @@ from PIL import Image as PillowImage
 from same import assert_same
 
 import fastdecode
-from fastdecode import decode, probe, register
-from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, StoreDataset, fuse
+from fastdecode import decode, register
+from fastdecode.torch import ImageFolder, ImageList, StoreDataset, fuse
 from fastdecode.torch.dataset import DecodeDataset
 from fastdecode.torch.transforms import (
     Compose,
@@ -57,14 +57,6 @@ def theirs(*parts: Any) -> Any:
 def small(image: Any) -> Any:
     """Shrink a decoded image; `fuse` does not know this transform."""
     return image.resize((8, 6))
-
-
-GENERATOR = np.random.default_rng(1)
-
-
-def draw_elsewhere(image: Any) -> Any:
-    """Change an image by a generator that no sample seeds."""
-    return np.asarray(image) + GENERATOR.integers(9)
 
 
 def test_what_was_not_imported_yet_is_there() -> None:
@@ -152,22 +144,6 @@ def test_samples_of_a_batch_are_drawn_one_after_another(make: Any) -> None:
     assert_same(*made)
 
 
-def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
-    """`load` passes on `generator` and `out`: the same seed fills a slot equally."""
-    dataset = make(RandomResizedCropFlipNormalize(32))
-    batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-
-    image, target = dataset.load(2, generator=torch.Generator().manual_seed(7), out=batch[1])
-    again, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(7))
-    other, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(8))
-
-    assert target == target_of(make, 2)
-    assert image.data_ptr() == batch[1].data_ptr()
-    assert_same(batch[1], again)
-    assert not torch.equal(again, other)
-    assert not batch[0].any()
-
-
 def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
     """A used dataset can be pickled, without its caches, and gives the same samples."""
     dataset = make(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
@@ -226,71 +202,12 @@ def test_shape_and_type_of_samples_are_told() -> None:
     assert (Photos(small).sample_shape, Photos().sample_dtype) == (None, None)
 
 
-def test_isolated_only_where_no_unknown_code_draws() -> None:
-    """Code of the user's must say that threads may call it; the class, or the object, can."""
-
-    class Photos(ImageList):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(PHOTOS, [0] * len(PHOTOS), *given)
-
-    class Own(Photos):
-        def __getitem__(self, index: int) -> Any:
-            return super().__getitem__(index)
-
-    own = RandomResizedCropFlipNormalize(32)
-
-    class Safe(Own):
-        thread_safe = True
-
-    class Below(Safe):
-        def read(self, index: int) -> Any:
-            return super().read(index)
-
-    assert Photos().isolated
-    assert Photos(own).isolated
-    assert Photos(compose(RandomResizedCrop(64), ToTensor())).isolated
-    for given in (
-        (own, str),
-        (compose(RandomResizedCrop(64), small),),
-        (small,),
-        (RandomResizedCrop.__call__,),
-    ):
-        dataset = Photos(*given)
-        assert not dataset.isolated
-        dataset.thread_safe = True
-        assert dataset.isolated
-    assert not Own(own).isolated
-    assert Own(own).sample_shape is None
-    assert (Safe(own).isolated, Safe(small).isolated) == (True, True)
-    assert not Below(own).isolated
-
-
-def test_own_getitem_makes_the_batches() -> None:
-    """If a subclass overrides `__getitem__`, all callers use it."""
-
-    class Named(Photos):
-        def __getitem__(self, index: int) -> Any:
-            return (*super().__getitem__(index), PHOTOS[index].name)
-
-    dataset = Named(small)
-
-    assert [name for _, _, name in dataset.__getitems__([2, 0])] == [
-        PHOTOS[2].name,
-        PHOTOS[0].name,
-    ]
-    assert dataset.fetch(1)[2] == PHOTOS[1].name
-    with pytest.raises(ValueError, match=r"Named .*__getitem__"):
-        dataset.fetch(1, out=torch.zeros(3, 8, 6))
-
-
 def test_what_is_missing_is_told() -> None:
     """The error says which method to write, or which transform is needed."""
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*`def __len__\(self\)`"):
         len(DecodeDataset())
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*sample 3"):
         DecodeDataset()[3]
-    with pytest.raises(ValueError, match="EncodedTransform"):  # only its results have a slot
-        Photos(str).load(0, out=torch.zeros(3, 8, 6))
     for wrong in (3, [3], RandomResizedCrop):
         with pytest.raises(TypeError, match="transform"):
             Photos(wrong)
@@ -312,10 +229,7 @@ def test_what_is_missing_is_told() -> None:
     ids=lambda value: value if isinstance(value, str) and value.startswith("ret") else "",
 )
 @pytest.mark.parametrize("transform", [None, RandomResizedCrop(8)], ids=["whole", "crop"])
-@pytest.mark.parametrize("read_threads", [0, 1])
-def test_errors_of_read_say_what_to_return(
-    given: Any, said: str, transform: Any, read_threads: int
-) -> None:
+def test_errors_of_read_say_what_to_return(given: Any, said: str, transform: Any) -> None:
     """If `read` does not return a pair, the error names the class and explains the pair."""
 
     class Wrong(Photos):
@@ -328,42 +242,10 @@ def test_errors_of_read_say_what_to_return(
     for use in (
         lambda: dataset[0],
         lambda: dataset.__getitems__([0, 1]),
-        lambda: next(iter(Loader(dataset, 2, threads=1, read_threads=read_threads))),
+        lambda: next(iter(Loader(dataset, 2, threads=1))),
     ):
         with pytest.raises(TypeError, match=expected):
             use()
-
-
-class Boxes(Photos):
-    """The sample photos, with the whole image as a box that follows the transform."""
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        header = probe(PHOTOS[index].read_bytes())
-        return PHOTOS[index], [[0, 0, header.width, header.height]]
-
-    def map_target(self, target: Any, geometry: Any) -> Any:
-        return geometry, geometry.boxes(target, clip=False)
-
-
-def test_known_transform_is_fused() -> None:
-    """The parts of a pipeline are fused with decoding, as `repr` shows."""
-    tensor = ToTensor()
-    crop = pytest.importorskip("torchvision.transforms").CenterCrop(48)
-    dataset = Photos(compose(Resize(64), crop, tensor), quality="fast")
-    whole = ResizeCenterCrop(64, 48, dtype=torch.float32, quality="fast")
-
-    assert_same(dataset[1][0], whole(PHOTOS[1].read_bytes()))
-    assert (
-        "while decoding: Resize, CenterCrop (quality='fast')\n      in the core: ToTensor"
-        in repr(dataset)
-    )
-    assert "quality='fast'" in repr(dataset)
-    assert dataset.transform.transforms[2] is tensor  # it shows what it was given
-    assert "Number of datapoints: 6" in repr(Photos())
-    assert repr(Photos(reduce=2, backend="pillow")).endswith(
-        "Decoding: whole images, nothing fused, reduce=2, backend='pillow'"
-    )
-    assert "Decoding: by the transform" in repr(Photos(RandomResizedCropFlipNormalize(32)))
 
 
 @pytest.mark.parametrize(
@@ -382,64 +264,6 @@ def test_fusing_can_be_turned_off(options: dict[str, Any]) -> None:
     encoded = ResizeCenterCropNormalize(64, 48)  # which always gets the bytes
     image, _ = Photos(theirs(encoded, torch.neg), fuse=False)[0]
     assert_same(image, -encoded(PHOTOS[0].read_bytes()))
-
-
-class Switched(Photos):
-    """Its transform is a property."""
-
-    @property
-    def transform(self) -> Any:
-        return compose(Resize((self.size, self.size)), ToTensor())
-
-
-def test_a_transform_or_options_that_are_assigned_fuse_anew() -> None:
-    """A size that is changed, another transform, and other options take effect at once."""
-    dataset = Photos(compose(RandomResizedCrop(64), ToTensor()))
-    shapes = [dataset[0][0].shape]
-
-    dataset.transform.transforms[0].size = (32, 40)
-    shapes.append(dataset[0][0].shape)
-    dataset.transform = compose(Resize((8, 8), flip=0.5), ToTensor())
-    shapes.append(dataset[0][0].shape)
-    dataset.decode_options = DecodeOptions(quality="fast")
-    assert "quality='fast'" in repr(dataset)
-    dataset.decode_options = DecodeOptions(reduce=2)
-    assert "nothing fused (reduce=2" in repr(dataset)
-    assert dataset.sample_shape is None
-    dataset.transform = None
-
-    assert shapes == [(3, 64, 64), (3, 32, 40), (3, 8, 8)]
-    assert isinstance(dataset[0][0], PillowImage.Image)
-    switched = Switched()
-    for size in (8, 16, 8):
-        switched.size = size
-        assert switched[0][0].shape == (3, size, size)
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [RandomResizedCropFlipNormalize(32), compose(RandomResizedCrop(32), ToTensor())],
-    ids=["own", "fused"],
-)
-def test_targets_follow_the_crop(transform: Any) -> None:
-    """`map_target` gets the crop that was drawn for this sample, or the geometry of its reduction.
-
-    If a part after the fused ones may move pixels, boxes are refused.
-    """
-    image, (geometry, boxes) = Boxes(transform, lambda target: target)[1]
-    left, top, right, bottom = boxes[0]
-    vertical, horizontal = geometry.scale
-    header = probe(PHOTOS[1].read_bytes())
-
-    assert image.shape == (3, 32, 32)
-    assert geometry.size == (32, 32)
-    assert right - left == pytest.approx(header.width * horizontal)
-    assert bottom - top == pytest.approx(header.height * vertical)
-    image, (geometry, boxes) = Boxes(reduce=2)[0]
-    assert geometry.size == (image.height, image.width)
-    assert boxes.tolist() == [[0, 0, probe(PHOTOS[0].read_bytes()).width / 2, 166.5]]
-    with pytest.raises(ValueError, match="small"):
-        Boxes(compose(RandomResizedCrop(64), small))[0]
 
 
 def test_other_precisions_run_as_written() -> None:

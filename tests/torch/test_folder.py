@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,12 @@ from same import assert_same
 from torch.utils.data import DataLoader
 
 import fastdecode
-from fastdecode import DecodeError, decode, decode_file, probe
+from fastdecode import decode, decode_file, probe
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
-from fastdecode.stores.tar.names import IMAGES
-from fastdecode.torch import DecodeOptions, ImageFolder, ImageList, Loader
-from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize, ToTensor
+from fastdecode.stores.tar.format import IMAGES
+from fastdecode.torch import ImageFolder, ImageList, Loader
+from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize
 
 CROP = ResizeCenterCropNormalize(32, 24)
 CUT = TESTS / "data" / "malformed" / "gen_jpg_cut667.jpg"
@@ -85,29 +84,6 @@ def test_given_loader_is_obeyed(root: Path) -> None:
     assert_same(by_bytes[0][0], CROP(Path(path).read_bytes()))
 
 
-def test_error_of_a_loader_names_the_file_once(root: Path) -> None:
-    """If a loader's error names the path, it is not added again."""
-    shutil.copy(CUT, root / "A" / "1.jpg")
-    dataset = ImageFolder(root, loader=decode_file)
-
-    with pytest.raises(DecodeError) as caught:
-        dataset[0]
-
-    assert str(caught.value).startswith(f"{root / 'A' / '1.jpg'} (item 0): ")
-    assert str(caught.value).count("1.jpg") == 1
-
-
-def test_geometry_is_not_known_behind_a_loader(root: Path) -> None:
-    """`map_target` with the user's loader is refused, because the geometry is unknown."""
-
-    class Boxes(ImageFolder):
-        def map_target(self, target: Any, geometry: Any) -> Any:
-            return geometry
-
-    with pytest.raises(ValueError, match="loader"):
-        Boxes(root, loader=PillowImage.open)[0]
-
-
 def test_subclass_of_torchvision_style_works(root: Path) -> None:
     """`find_classes`, `make_dataset` and `__getitem__` may be overridden as in torchvision."""
 
@@ -135,38 +111,6 @@ def test_subclass_of_torchvision_style_works(root: Path) -> None:
     assert tuple(sizes[-1].tolist()) == (header.width, header.height)
 
 
-def test_repr_is_torchvisions_and_one_part_more(root: Path) -> None:
-    """`repr` has torchvision's lines, and how images are decoded."""
-
-    class Double:
-        def __repr__(self) -> str:
-            return "Double(\n  x\n)"
-
-        def __call__(self, sample: Any) -> Any:
-            return sample
-
-    assert repr(ImageFolder(root, Double(), Double())).splitlines() == [
-        "Dataset ImageFolder",
-        "    Number of datapoints: 11",
-        f"    Root location: {root}",
-        "    StandardTransform",
-        "Transform: Double(",
-        "             x",
-        "           )",
-        "Target transform: Double(",
-        "                    x",
-        "                  )",
-        (
-            "    Decoding: whole images, nothing fused (it begins with Double, which is not one of "
-            "the transforms that are done while decoding)"
-        ),
-    ]
-    assert (
-        "    Decoding: Plan(\n      while decoding: Resize\n      in the core: ToTensor\n"
-        in repr(ImageFolder(root, Compose([Resize(8), ToTensor()])))
-    )
-
-
 def test_spawned_workers_decode_and_tell_of_damage(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,24 +128,6 @@ def test_spawned_workers_decode_and_tell_of_damage(
     assert told.count("RuntimeWarning") == 2
     assert "fastdecode.torch.Loader" in told
     assert dataset.errors == []
-
-
-def test_files_can_be_chosen(root: Path) -> None:
-    """`extensions` choose the files, too; both at once are refused."""
-    by_ending = ImageFolder(root, extensions=(".ico", ".txt"), allow_empty=True)
-
-    assert [Path(path).name for path, _ in by_ending.samples] == ["notes.txt", "x.ico"]
-    with pytest.raises(ValueError, match=r"extensions.*is_valid_file"):
-        ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
-
-
-@pytest.mark.parametrize(
-    "given", [{"root": 5}, {"target_transform": 5}, {"loader": "pil"}], ids=str
-)
-def test_wrong_types_are_told(root: Path, given: dict[str, Any]) -> None:
-    """An argument of a wrong type is refused by its name, before any file is read."""
-    with pytest.raises(TypeError, match=rf"{next(iter(given))}.*{next(iter(given.values()))}"):
-        ImageFolder(**{"root": root, **given})
 
 
 # ---- `ImageList`: paths from a list or a CSV file ----
@@ -225,35 +151,6 @@ def test_images_and_targets_belong_together() -> None:
     assert dataset.imgs is dataset.samples
     assert dataset.targets == ["casa", "wren"]
     assert_same(np.asarray(dataset[1][0]), decode((FOLDER / NAMES[1]).read_bytes()))
-
-
-def test_without_targets_a_sample_is_the_image_alone() -> None:
-    """Images without targets collate; skipped ones are left out, replaced ones come."""
-    paths = [*NAMES, "gone.jpg"]
-    dataset = ImageList(paths, transform=CROP, root=FOLDER, on_error="skip")
-    images = next(iter(DataLoader(dataset, batch_size=4)))
-
-    assert images.shape == (3, 3, 24, 24)
-    assert_same(dataset[1], images[1])
-    assert not dataset.has_targets
-    assert dataset.load(1)[1] is None
-
-    dataset.decode_options = DecodeOptions(on_error="replace")
-
-    assert dataset[3].shape == (3, 24, 24)
-    assert dataset.fetch(3)[1] is None
-
-
-def test_lists_that_do_not_fit_are_refused() -> None:
-    """A single path, wrong types, and another number of targets are errors."""
-    with pytest.raises(TypeError, match=r"several paths.*\bImageFolder\b"):
-        ImageList(NAMES[0])
-    with pytest.raises(TypeError, match=r"paths.*NoneType"):
-        ImageList(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"paths\[1\].*int"):
-        ImageList([NAMES[0], 5])
-    with pytest.raises(ValueError, match="3 paths, but 2 targets"):
-        ImageList(NAMES, [0, 1])
 
 
 def test_csv_lies_beside_its_images(tmp_path: Path) -> None:
@@ -307,18 +204,6 @@ def test_csv_is_read_by_rule(
     assert {Path(path).name[0] for path, _ in dataset.samples} <= {*"abcd"}
 
 
-def test_class_names_become_indices(tmp_path: Path) -> None:
-    """Names are sorted into `classes`; another file can use the same indices."""
-    train = ImageList.from_csv(written(tmp_path, "a.jpg,wren\nb.jpg,casa\n"))
-    file = written(tmp_path, "c.jpg,wren\n", "test.csv")
-    test = ImageList.from_csv(file, class_to_idx=train.class_to_idx)
-
-    assert train.classes == test.classes == ["casa", "wren"]
-    assert train.class_to_idx == {"casa": 0, "wren": 1}
-    assert (train.targets, test.targets) == ([1, 0], [1])
-    assert ImageList.from_csv(file).targets == [0]  # what a file of its own would make of it
-
-
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
@@ -337,23 +222,6 @@ def test_wrong_csv_is_refused_with_the_line(
     """Missing values are errors with file and line, before anything is decoded."""
     with pytest.raises(ValueError, match=message):
         ImageList.from_csv(written(tmp_path, text), **options)
-
-
-def test_subclass_comes_from_its_own_csv(tmp_path: Path) -> None:
-    """`from_csv` of a subclass returns that subclass, which can be pickled."""
-    dataset = Named.from_csv(written(tmp_path, f"{FOLDER / NAMES[0]},7\n"), transform=CROP)
-    again = pickle.loads(pickle.dumps(dataset))
-
-    assert again[0][1] == NAMES[0]
-    assert_same(again[0][0], CROP((FOLDER / NAMES[0]).read_bytes()))
-
-
-class Named(ImageList):
-    """A list whose targets are file names."""
-
-    def read(self, index: int) -> tuple[Any, Any]:
-        path, _ = super().read(index)
-        return path, Path(path).name
 
 
 @pytest.mark.parametrize(

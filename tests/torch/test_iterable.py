@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
-import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -106,17 +104,6 @@ def test_it_gives_what_dataloader_gives(folder: Path, workers: int, how: dict[st
 
         assert_same(after, before)
         assert_same(made, [_expected(dataset, epoch=epoch, **how) for epoch in range(2)])
-
-
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
-def test_other_contexts(folder: Path, context: str) -> None:
-    """Processes of any kind give the same."""
-    how: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": context}
-    with Loader(Photos(folder), 8, seed=7, channels_last=True, **how) as loader:
-        made = [*loader]
-
-    assert made[0][0].is_contiguous(memory_format=torch.channels_last)
-    assert_same(made, _expected(Photos(folder), 8))
 
 
 @pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 2}], ids=str)
@@ -241,46 +228,6 @@ def test_what_is_left_is_what_was_left(workers: int, kind: Any, tmp_path: Path) 
             assert_same([[*again], [*again]], [rest, following], f"after {given}")
 
 
-class Epochs(OfDataset):
-    """Counts its epochs itself."""
-
-    epoch = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        self.epoch += 1
-        return (sample["number"] + 100 * self.epoch for sample in super().__iter__())
-
-    def state_dict(self) -> dict[str, int]:
-        return {"at": self.at, "epoch": self.epoch}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.at, self.epoch = state["at"], state["epoch"]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_what_a_dataset_keeps_between_epochs_is_saved(workers: int) -> None:
-    """If the same copy begins the next epoch, so does one that goes on from the state."""
-    how: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
-    with Loader(Epochs(), 4, **how) as loader:
-        made = [*loader]
-        state = json.loads(json.dumps(loader.state_dict()))
-        following = [*loader]
-    with Loader(Epochs(), 4, **how) as again:
-        again.load_state_dict(state)
-        rest = [*again]
-
-    assert_same(following, [batch + 100 for batch in made])
-    assert_same(rest, following)
-
-
-def test_other_workers_cannot_resume() -> None:
-    """A state is that of as many worker processes."""
-    state = Loader(OfDataset(), 3).state_dict()
-
-    with pytest.raises(ValueError, match="num_workers=0"):
-        Loader(OfDataset(), 3, num_workers=2).load_state_dict(state)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_dataset_without_a_state_is_saved_between_epochs(workers: int) -> None:
     """In the middle of one, the error says what it needs."""
@@ -345,88 +292,6 @@ def _recorded(data: bytes) -> Any:
     return fuse(TRANSFORM)(fastdecode.open(data))
 
 
-class Odd(Numbers):
-    """Gives what a function makes of each number."""
-
-    def __init__(self, sample: Any) -> None:
-        super().__init__()
-        self.made = sample
-
-    def sample(self, number: int) -> Any:
-        return self.made(number)
-
-
-def failing(number: int) -> int:
-    if number == 5:
-        raise KeyError("wrong")
-    return number
-
-
-def hanging(number: int) -> int:
-    if number == 4:
-        time.sleep(60)
-    return number
-
-
-def test_what_cannot_be_pickled_is_an_error() -> None:
-    """It says so, and that the calling process would do without."""
-    unsendable = Odd(lambda number: lambda: number)
-    with (
-        Loader(unsendable, None, num_workers=2) as loader,
-        pytest.raises(TypeError, match="num_workers=0"),
-    ):
-        next(iter(loader))
-    assert next(iter(Loader(unsendable, None)))() == 0
-
-
-def test_late_batch_is_a_timeout() -> None:
-    """After `timeout` seconds the error says which batch it is."""
-    before = multiprocessing.active_children()
-    with Loader(Odd(hanging), 2, num_workers=1, timeout=0.5) as loader:
-        batches = iter(loader)
-        assert [next(batches).tolist(), next(batches).tolist()] == [[0, 1], [2, 3]]
-        with pytest.raises(TimeoutError, match="batch 2 "):
-            next(batches)
-        for child in multiprocessing.active_children():
-            if child not in before:
-                child.terminate()  # torch would give it five seconds
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_errors_reach_the_caller(workers: int) -> None:
-    """With the worker's traceback, in the place of their batch; the epoch goes on as by torch."""
-    seen: list[Any] = []
-    with Loader(Odd(failing), 2, num_workers=workers) as loader:
-        batches = iter(loader)
-        while not seen or seen[-1] is not None:
-            try:
-                seen.append(next(batches, None))
-            except KeyError as error:
-                seen.append(error)
-    others = [*range(4)] if not workers else [0, 2, 1, 3, 4, 6, *range(8, 23, 2)]
-
-    failed = next(one for one in seen if isinstance(one, KeyError))
-    assert ("in sample" in str(failed)) == bool(workers)
-    assert torch.cat([one for one in seen if torch.is_tensor(one)]).tolist() == others
-
-
-def move(worker: int) -> None:
-    """Prepare a worker's copy of the dataset, as torch's documentation shows it."""
-    info: Any = get_worker_info()
-    info.dataset.first = 10 * (info.id + 1)
-    random.seed(worker)
-
-
-def test_workers_are_prepared_as_by_torch() -> None:
-    """`worker_init_fn` may change the worker's copy of the dataset, and seed anew."""
-    with Loader(Numbers(40), 4, num_workers=2, worker_init_fn=move) as loader:
-        first, second = islice(loader, 2)
-
-    assert first["number"].tolist() == [10, 12, 14, 16]
-    assert second["number"].tolist() == [21, 23, 25, 27]
-    assert second["draws"][0][0] == random.Random(1).random()
-
-
 class Whole(Sized):
     """Gives all numbers in each worker."""
 
@@ -458,7 +323,6 @@ def test_length() -> None:
         {"batch_sampler": [[1]]},
         {"rank": 0, "world_size": 2},
         {"threads": 2},
-        {"read_threads": 2},
         {"drop_last": True, "batch_size": None},
         {"normalize_on": "device", "batch_size": None},
         {"normalize_on": "device", "device": "meta"},

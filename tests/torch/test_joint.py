@@ -390,48 +390,6 @@ def test_all_of_these_are_done_without_worker_processes() -> None:
     assert called == {"centre", "large scale jitter"}
 
 
-def test_draws_of_a_loader_move_image_and_target_alike() -> None:
-    """A mask that is computed from the image lies where the image's bright pixels lie."""
-
-    class Marked(Objects):
-        def read(self, index: int) -> tuple[Any, Any]:
-            pixels = np.zeros((120, 160, 3), np.uint8)
-            pixels[30:70, 20:60] = 255
-            mask = tv_tensors.Mask(torch.from_numpy(pixels[..., 0] > 0).to(torch.uint8))
-            return encode(PillowImage.fromarray(pixels), quality=95), mask
-
-    shapes = v2.RandomApply([v2.RandomChoice([v2.Resize(70), v2.RandomResizedCrop((64, 80))])])
-    zooms = v2.RandomZoomOut(side_range=(1.0, 2.0))
-    firsts = [v2.RandomShortestSize([70, 90, 200]), v2.RandomResizedCrop((64, 80)), shapes, zooms]
-    for first in firsts:
-        pipeline = v2.Compose([first, v2.RandomHorizontalFlip(0.5), v2.ToImage()])
-        loader = Loader(Marked(pipeline), 1, seed=7, threads=1)
-        for _ in range(4):
-            for image, mask in loader:
-                assert ((image[0, 0] > 127) != mask[0]).float().mean() < 0.03
-
-
-def test_other_pipelines_are_called_with_the_decoded_image() -> None:
-    """A function of the user's, `fuse=False` and `min_size` get a Pillow image and the target."""
-    seen: list[Any] = []
-
-    def transforms(image: Any, target: Any) -> tuple[Any, Any]:
-        seen.append(image.size)
-        return image, target["image_id"]
-
-    assert Objects(transforms)[1][1] == 1
-    assert not Objects(transforms)._settings().draws_apart
-    assert "it begins with transforms, which" in repr(Objects(transforms))
-    assert Objects(transforms, min_size=50)[1][1] == 1
-    assert seen[0] == SIDES[1][::-1]
-    assert seen[1] < seen[0]
-    pipeline = v2.Compose(PIPELINES["multiscale"])
-    torch.manual_seed(1)
-    image, _ = Objects(pipeline, fuse=False)[0]
-    torch.manual_seed(1)
-    assert_same(image, _as_written(pipeline, 0)[0])
-
-
 @pytest.mark.parametrize("options", [{"min_size": 50}, {"reduce": 2}, {"mode": "L"}], ids=str)
 def test_a_known_pipeline_gets_the_image_that_was_asked_for(options: dict[str, Any]) -> None:
     """What a dataset's options say of the decode is done, and nothing is fused."""
@@ -507,28 +465,3 @@ def test_wrong_arguments_and_targets() -> None:
         assert_raises(error, told, make, f"ERRORS[{at}]")
     kept = ImageList(PHOTOS[:1], [np.ones(3)], transforms=v2.Resize(9))[0][1]  # no image
     assert kept.tolist() == [1, 1, 1]
-
-
-def test_map_target_follows_crops_and_flips_between_colours() -> None:
-    """The geometry says where the result lies; after a warp nothing does, and that is an error."""
-
-    class Mapped(Objects):
-        def map_target(self, target: Any, geometry: Any) -> Any:
-            return torch.tensor([*geometry.box, geometry.flipped])
-
-    def dataset(last: Any) -> Mapped:
-        made = Mapped(None)
-        crop, colours = v2.RandomResizedCrop(32), v2.ColorJitter((1.0, 1.0))
-        made.transform = v2.Compose([crop, colours, last, v2.CenterCrop(24), v2.ToImage()])
-        return made
-
-    for flips in (0, 1):
-        loader = Loader(dataset(v2.RandomHorizontalFlip(flips)), 3, shuffle=False, seed=0)
-        for image, (*box, flipped), photo in zip(*next(iter(loader)), PHOTOS, strict=False):
-            with PillowImage.open(photo) as opened:
-                shown = opened.convert("RGB").resize((24, 24), 2, [float(side) for side in box])
-            expected = v2.functional.pil_to_tensor(shown)
-            assert_same(image, expected.flip(-1) if flipped else expected, photo, within=12)
-            assert bool(flipped) == bool(flips)
-    with pytest.raises(ValueError, match="may move pixels"):
-        next(iter(Loader(dataset(v2.RandomRotation(9)), 3, seed=0)))

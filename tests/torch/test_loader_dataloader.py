@@ -6,35 +6,15 @@ import copy
 import multiprocessing
 import os
 import pickle
-import random
 import warnings
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 import torch
-from loading import (
-    PROCESS_WARNINGS,
-    Images,
-    Plain,
-    copies,
-    indices,
-    same,
-    targets,
-)
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import PROCESS_WARNINGS, Images, Plain, copies, indices, same
+from loading import SeededLoader as Loader
 from same import assert_same
-from torch.utils.data import (
-    BatchSampler,
-    ConcatDataset,
-    DataLoader,
-    DistributedSampler,
-    RandomSampler,
-    default_collate,
-    get_worker_info,
-)
+from torch.utils.data import DataLoader, RandomSampler, get_worker_info
 
 import fastdecode.torch
 from fastdecode.torch import DevicePrefetcher
@@ -54,72 +34,7 @@ READ = (
 )
 
 
-def shuffled(epoch: int, count: int = 23) -> list[int]:
-    """Return the order of torch's sampler in an epoch."""
-    sampler = DistributedSampler(range(count), 1, 0)
-    sampler.set_epoch(epoch)
-    return list(sampler)
-
-
 # Arguments
-
-
-def test_repr_says_why_processes_and_how_to_get_threads() -> None:
-    """It names the class and what in it is the hindrance, unless threads were asked for."""
-
-    class Own(Images):
-        def __getitem__(self, index: int) -> Any:
-            return super().__getitem__(index)
-
-    class Drawing(Images):
-        def map_target(self, target: Any, geometry: Any) -> Any:
-            return random.random()
-
-    class Foreign(torch.utils.data.Dataset[Any]):
-        def __len__(self) -> int:
-            return 4
-
-    turned = Images(transform=lambda image: image.rotate(random.random()))
-    turned.thread_safe = False
-    kinds: list[tuple[Any, tuple[str, ...]]] = [
-        (Own(), ("Own.__getitem__", "thread_safe = True in Own")),
-        (Drawing(), ("Drawing.map_target", "code of your own")),
-        (Foreign(), ("Foreign", "thread_safe")),
-        (turned, ("Images.read", "thread_safe")),
-        (ConcatDataset([Images(), Own()]), ("Own", "__getitem__")),
-    ]
-    if find_spec("kornia_rs"):
-        kinds.append((Images(backend="kornia_rs"), ("GIL",)))
-    for dataset, words in kinds:
-        shown = repr(Loader(dataset, 2, num_workers=3))
-        assert "3 processes" in shown
-        told = shown.partition("\n")[2]
-        assert [word for word in (*words, "threads=3") if word not in told] == []
-        assert "\n" not in repr(Loader(dataset, 2, threads=3))
-    assert "\n" not in repr(Loader(Images(), 2, workers=2))
-
-
-def test_batches_of_a_batch_sampler() -> None:
-    """Each list of indices is a batch of any length, with threads and with processes."""
-    lists = [[3], [0, 5, 5], [22, 1]]
-    for how in ({"threads": 0}, {"threads": 2}, {"workers": 1}):
-        with Loader(Images(), batch_sampler=lists, **how) as loader:
-            batches = copies(loader)
-
-            assert targets(batches) == lists
-            assert len(loader) == 3
-            assert loader.batch_size is None
-        first, second = batches[1][0][1:]
-        assert not torch.equal(first, second)  # drawn for twice
-
-
-def test_empty_batch_of_a_sampler_is_refused() -> None:
-    """An empty list is an error that names the batch."""
-    with (
-        Loader(Images(), batch_sampler=[[1], []], threads=1) as loader,
-        pytest.raises(ValueError, match="number 1"),
-    ):
-        list(loader)
 
 
 def test_generator_gives_the_seed() -> None:
@@ -165,22 +80,6 @@ def test_ranks_that_shuffle_need_a_seed_in_common(generator: Any) -> None:
     with loader(Images(), 4, sampler=[1, 2], **options) as sampled:
         assert indices(sampled) == [1, 2]
     assert indices(loader(Images(), 4, **options)) == list(range(0, 23, 2))
-
-
-def test_default_collate_changes_nothing() -> None:
-    """Passing torch's default_collate changes nothing: images are decoded into the batch."""
-    with Loader(Images(), 4, threads=1, collate_fn=default_collate) as loader:
-        found = copies(loader)
-
-        assert loader.collate_fn is default_collate
-    with Loader(Images(), 4, threads=1) as loader:
-        assert_same(found, copies(loader))
-        assert loader.collate_fn is default_collate
-        loader.collate_fn = len
-        assert list(loader) == [4, 4, 4, 4, 4, 3]
-        loader.collate_fn = default_collate
-        loader.set_epoch(0)
-        assert_same(found, copies(loader))
 
 
 def test_arguments_of_dataloader_are_taken() -> None:
@@ -266,20 +165,6 @@ def test_worker_init_fn_prepares_worker_processes(
     assert _begun == []  # not here: it was another process
 
 
-def test_worker_init_fn_is_called_or_it_is_told() -> None:
-    """It asks for worker processes; where there are none, an error or a warning says so."""
-    dataset = Images(count=4)
-    with Loader(dataset, 2, num_workers=2, worker_init_fn=_begun.append) as loader:
-        assert (loader.threads, loader.workers) == (0, 2)
-        assert indices(loader) == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="worker_init_fn"):
-        Loader(dataset, 2, threads=2, worker_init_fn=_begun.append)
-    with Loader(dataset, 2, threads=2) as loader:
-        loader.worker_init_fn = _begun.append  # as Lightning does
-        with pytest.warns(RuntimeWarning, match="worker_init_fn"):
-            assert indices(loader) == [0, 1, 2, 3]
-
-
 # What others read
 
 
@@ -347,40 +232,4 @@ def test_attributes_are_those_of_dataloader() -> None:
     assert not hasattr(DevicePrefetcher([1, 2], "cpu"), "sampler")
 
 
-def test_own_samplers_give_the_indices_of_the_next_epoch() -> None:
-    """`sampler` and `batch_sampler` give the indices of the next epoch, on this rank."""
-    for options in ({}, {"drop_last": True}, {"rank": 1, "world_size": 2}):
-        with Loader(Images(), 4, shuffle=True, threads=1, seed=3, **options) as loader:
-            for _ in range(2):
-                listed, batches = list(loader.sampler), list(loader.batch_sampler)
-
-                assert len(loader.batch_sampler) == len(loader)
-                assert len(loader.sampler) == len(listed)
-                found = targets(loader)
-                assert batches == found
-                assert listed == [index for batch in found for index in batch]
-
-
 # Samplers of the caller's
-
-
-def test_a_samplers_epoch_is_the_callers_from_the_beginning() -> None:
-    """A sampler that comes with an epoch keeps it, as with DataLoader, and it is saved."""
-    sampler = DistributedSampler(range(23), 1, 0)
-    sampler.set_epoch(4)
-    with Loader(Images(), 4, sampler=sampler, threads=1) as loader:
-        assert loader.epoch == 4
-        assert indices(loader) == indices(loader) == shuffled(4)
-        assert type(sampler.epoch) is int
-        sampler.set_epoch(6)
-        assert indices(loader) == shuffled(6)
-        loader.load_state_dict({**loader.state_dict(), "epoch": 2})  # so the loader counts again
-        assert [indices(loader), indices(loader)] == [shuffled(2), shuffled(3)]
-        loader.set_epoch(1)
-        indices(loader)
-
-    assert sampler.epoch == 1
-    assert type(pickle.loads(pickle.dumps(sampler)).epoch) is int
-    assert type(copy.deepcopy(sampler).epoch) is int
-    with Loader(Images(), batch_sampler=BatchSampler(range(23), 4, False), threads=1) as loader:
-        assert indices(loader) == list(range(23))

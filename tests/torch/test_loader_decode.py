@@ -1,10 +1,8 @@
-"""`Loader(decode=…)`: whole batches with a batch backend, here a test double on the CPU."""
+"""`Loader(decode=…)`, here with a double of a batch backend, and `normalize_on="device"`."""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from device_doubles import (  # noqa: F401
 from loading import (
     EXACT,
     LEVEL,
+    PROCESS_WARNINGS,
     Images,
     Plain,
     Sources,
@@ -35,22 +34,21 @@ from loading import (
     epoch,
     epochs,
     indices,
-    pool_threads,
-    targets,
-    wait_until,
 )
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import SeededLoader as Loader
 from same import assert_same
 
-from fastdecode import DecodeError, UnknownBackend, stats
+from fastdecode import stats
 from fastdecode.native._augment import Operation, Program, do
 from fastdecode.torch import Fused
+from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.transforms import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
     RandomResizedCrop,
     RandomResizedCropFlipNormalize,
     Resize,
+    ResizeCenterCrop,
     ResizeCenterCropNormalize,
 )
 
@@ -83,19 +81,6 @@ def test_the_same_crops_of_the_same_items(transform: Any) -> None:
 
     assert_same(ours, theirs, within=LEVEL)
     assert double.asked == [5, 5, 5, 5, 3] * 2
-
-
-@pytest.mark.parametrize("threads", [0, 1, 3])
-@pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"normalize_on": "device"}])
-def test_neither_threads_nor_layout_change_pixels(threads: int, options: Any) -> None:
-    """The bits do not depend on the number of threads; the strides are as requested."""
-    register_double(decode_all)
-
-    ours = epoch(Images(), threads=threads, decode="double", **options)
-
-    assert_same(ours, epoch(Images(), decode="double"))
-    layout = torch.channels_last if "channels_last" in options else torch.contiguous_format
-    assert [images.is_contiguous(memory_format=layout) for images, _ in ours] == [True] * len(ours)
 
 
 @pytest.mark.parametrize("how", [refusing, raising])
@@ -159,8 +144,8 @@ class Counted(Sources):
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_files_are_read_once(threads: int) -> None:
-    """Each file is read once; only unreadable files are read again."""
+def test_files_that_the_backend_decodes_are_read_once(threads: int) -> None:
+    """The dataset makes the others, and reads them again for that."""
     register_double(refusing(lambda item: id(item.data.obj) == id(PHOTOS[3]), decode_all))
     files = [PHOTOS[0], PROGRESSIVE, CMYK, PHOTOS[3], CUT, None, PNG, PHOTOS[4]]
     dataset = Counted(files)
@@ -169,22 +154,64 @@ def test_files_are_read_once(threads: int) -> None:
 
     assert_same(ours, epoch(Counted(files), threads=threads), within=LEVEL)
     assert indices(ours) == [0, -1, -2, -3, -6, -7]
-    assert Counter(dataset.reads) == {at: 2 if at == 5 else 1 for at in range(8)}
-    assert dataset.transformed_of == dict.fromkeys((0, 1, 2, 3, 6, 7), 1)
+    assert Counter(dataset.reads) == {at: 1 if at in (0, 7) else 2 for at in range(8)}
+    assert dataset.transformed_of == {at: 2 if at == 3 else 1 for at in (0, 1, 2, 3, 6, 7)}
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    """A damaged file is named with path and index."""
-    register_double(decode_all)
-    path = tmp_path / "cut.jpg"
-    path.write_bytes(CUT)
-    messages = []
-    for options in ({}, {"decode": "double"}):
-        with pytest.raises(DecodeError, match=r"cut\.jpg \(item 1\)") as told:
-            epoch(Sources(PHOTOS[0], path, transform=EXACT), **options)
-        messages.append(str(told.value))
+# Bytes that the device normalises
 
-    assert messages[0] == messages[1]
+NORMALISED = [
+    RandomResizedCropFlipNormalize(24),
+    RandomResizedCrop((20, 31), quality="exact", mean=(0.1, 0.2, 0.3), std=(0.5, 2.0, 1.0)),
+    ResizeCenterCrop(40, 60, dtype=torch.float32),
+    Resize((16, 18), flip=0.5, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+    Fused(RandomResizedCropFlipNormalize(24, flip=0.0)),
+]
+
+
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+@pytest.mark.parametrize("transform", NORMALISED, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"workers": 2}], ids=str)
+@pytest.mark.parametrize("disabled", ["", "native"])
+def test_floats_are_those_of_the_host(
+    transform: Any, options: dict[str, Any], disabled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For any transform, layout and maker of samples, floats are bit-identical."""
+    monkeypatch.setenv("FASTDECODE_DISABLE", disabled)
+    options = {
+        "shuffle": True,
+        "seed": 3,
+        **({} if "workers" in options else {"threads": 2}),
+        **options,
+    }
+    with device_loader(Images(transform), 5, **options) as loader:
+        ours = copies(loader)
+    theirs = epoch(Images(transform), 5, **options)
+
+    assert_same(ours, theirs)
+    for (images, _), (expected, _) in zip(ours, theirs, strict=True):
+        assert images.dtype == torch.float32
+        assert images.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("normalize_on", ["host", "device"])
+def test_bytes_are_copied_where_the_device_normalises(
+    monkeypatch: pytest.MonkeyPatch, normalize_on: Any
+) -> None:
+    """Bytes are copied to another device, and the consumer gets floats."""
+    staged: list[Any] = []
+    original = Transfer.stage
+
+    def stage(self: Transfer, batch: Any) -> Any:
+        staged.append(batch.batch[0].dtype)
+        return original(self, batch)
+
+    monkeypatch.setattr(Transfer, "stage", stage)
+    with Loader(Images(), 8, threads=2, device="meta", normalize_on=normalize_on) as loader:
+        for images, _ in loader:
+            assert (images.dtype, images.device.type) == (torch.float32, "meta")
+
+    assert set(staged) == {torch.uint8 if normalize_on == "device" else torch.float32}
 
 
 # Leaving before the end, and what was chosen
@@ -196,48 +223,16 @@ class Shared(RandomResizedCrop):
     isolated = False
 
 
-def test_closing_while_the_backend_is_busy() -> None:
-    """Threads end, and a waiting consumer gets an error."""
-    reached = threading.Event()
-
-    def busy(items: Any, layout: str) -> Any:
-        reached.set()
-        prefetcher = loader._delivery._prefetcher
-        wait_until(lambda: prefetcher._thread is not None and prefetcher._thread._stopped)
-        return decode_all(items, layout)
-
-    register_double(busy)
-    loader: Any = Loader(Images(), 4, threads=2, decode="double")
-    errors: list[BaseException] = []
-
-    def consume() -> None:
-        try:
-            next(iter(loader))
-        except RuntimeError as error:
-            errors.append(error)
-
-    consumer = threading.Thread(target=consume)
-    consumer.start()
-    assert reached.wait(30)
-    wait_until(lambda: loader._delivery._prefetcher._epoch is not None)  # `iter` has returned
-    loader.close()
-    consumer.join(30)
-
-    assert len(errors) == 1
-    wait_until(lambda: not pool_threads())  # also those of the prefetching: their names begin alike
-
-
 class Own(Images):
-    """A dataset with its own `load`."""
+    """A dataset with its own `__getitem__`."""
 
-    def load(self, index: int, **options: Any) -> Any:
-        return super().load(index, **options)
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)
 
 
 CROP = RandomResizedCropFlipNormalize(24)
 LATER = {"normalize_on": "device"}
 DECODE = {"decode": "double"}
-AHEAD = {"read_threads": 2}
 GREY = CROP.but(program=Program([*CROP.program, *do(Operation("grey"))]))
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Plain(lambda index: index), LATER, "Plain"),
@@ -245,7 +240,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Images(Fused(CROP, [add_random])), LATER, "function"),
     (Images(RandomResizedCrop(24, dtype=torch.uint8, flip=0.5)), LATER, "float32"),
     (Images(Resize(24)), LATER, "size"),
-    (Own(), LATER, "Own has its own load"),
+    (Own(), LATER, "Own has its own __getitem__"),
     (Images(), LATER | {"collate_fn": list}, "collate_fn"),
     (Images(), DECODE | {"workers": 2}, "workers"),
     (Images(), DECODE | {"collate_fn": list}, "collate_fn"),
@@ -253,11 +248,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Images(Shared(24)), DECODE, "isolated = True"),
     (Images(GREY), DECODE, "augmentations"),
     (Images(RandomResizedCrop(24, interpolation="bicubic")), DECODE, "bilinear"),
-    (Images(), AHEAD | {"workers": 1}, "worker processes"),
-    ([1, 2, 3], AHEAD, "list"),
-    (Own(), AHEAD, "Own .*load"),
 ]
-INSTEAD = {"normalize_on": "normalize_on='host'", "decode": "decode='cpu'", "read_threads": "=2"}
+INSTEAD = {"normalize_on": "normalize_on='host'", "decode": "decode='cpu'"}
 
 
 @pytest.mark.parametrize(("dataset", "options", "why"), REFUSED)
@@ -271,42 +263,3 @@ def test_what_is_not_possible_is_refused_with_the_reason(
         Loader(dataset, **({"threads": 1} if "workers" not in options else {}), **options)
 
     assert INSTEAD[next(iter(options))] in str(caught.value)
-    if options == AHEAD:
-        assert Loader(dataset, threads=1).read_threads == 0
-
-
-@pytest.mark.parametrize(
-    ("word", "error", "named"),
-    [
-        ("gpu", ValueError, "'cpu'"),
-        ("pillow", ValueError, "backend='pillow'"),
-        ("GPU", UnknownBackend, "decode .*'GPU'"),
-        (1, TypeError, "decode .*1"),
-    ],
-)
-def test_other_ways_to_decode_are_refused(word: Any, error: Any, named: str) -> None:
-    """A device that is not there, a backend of single images, and what is no backend."""
-    register_double(decode_all)
-
-    with pytest.raises(error, match=named):
-        Loader(Images(), decode=word)
-
-
-@pytest.mark.parametrize("options", [LATER, DECODE], ids=str)
-def test_what_is_assigned_later_is_refused_at_its_epoch(options: Any) -> None:
-    """A collate_fn or a transform that does not allow it is an error when an epoch begins."""
-    register_double(decode_all)
-    dataset = Images()
-    kind = device_loader if options is LATER else Loader
-    with kind(dataset, 4, threads=2, **options) as loader:
-        first = copies(loader)
-        loader.collate_fn = list
-        with pytest.raises(ValueError, match="collate_fn"):
-            next(iter(loader))
-        loader.collate_fn = None
-        dataset.transform = add_random
-        with pytest.raises(ValueError, match="transform"):
-            next(iter(loader))
-        dataset.transform = RandomResizedCropFlipNormalize(24)
-        assert loader.epoch == 1
-        assert targets(loader) == targets(first)

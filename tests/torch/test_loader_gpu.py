@@ -18,8 +18,7 @@ from same import assert_same
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu._choice import choose
-from fastdecode.gpu._devices import check_device
+from fastdecode.gpu import check_device, choose
 from fastdecode.testing import encode, photo
 from fastdecode.torch._loader.transfer import CudaTransfer
 from fastdecode.torch.transforms import RandomResizedCrop
@@ -184,22 +183,6 @@ def test_leaving_early_gives_everything_back(decode: str) -> None:
 
     # Constants of normalising stay; a batch would be 400 kB.
     assert allocated() - before < 100_000
-
-
-@pytest.mark.parametrize("decode", ["gpu"], indirect=True)
-def test_loaders_decode_on_one_stream(decode: str) -> None:
-    """A second loader uses the same stream: each stream would have its own memory."""
-    streams = set()
-    with loader(decode) as first, loader(decode) as second:
-        for one in (first, second):
-            batches = iter(one)
-            next(batches)
-            transfer: Any = one._delivery._prefetcher._transfer
-            streams.add(transfer._stream)
-            del batches
-
-    assert len(streams) == 1
-    assert None not in streams
 
 
 def test_pin_memory_pins_batches_that_stay_on_the_host() -> None:

@@ -11,27 +11,22 @@ import pytest
 import torch
 from device_doubles import decode_all, own_registry, register_double, registry_with_cpu_backends  # noqa: F401
 from loading import (
-    COUNT,
     EXACT,
     LEVEL,
     PROCESS_WARNINGS,
     Images,
     Plain,
-    add_random,
     copies,
     device_loader,
     encoded,
     generator_states,
     indices,
     pool_threads,
-    same,
     targets,
     targets_and_errors,
     wait_until,
 )
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
@@ -52,7 +47,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "caller": {"threads": 0},
     "threads": {"threads": 3},
     "without the core": {"threads": 2},
-    "read ahead": {"threads": 2, "read_threads": 2},
     "processes": {"workers": 2},
     "processes that stay": {"workers": 1, "persistent_workers": True},
     "normalised later": {"threads": 2},
@@ -175,29 +169,6 @@ def test_errors_come_in_the_place_of_their_batch(way: str) -> None:
         assert batches.epoch == 1
 
 
-def test_damaged_samples_are_skipped_and_counted(
-    way: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A batch lacks its damaged samples, or is left out; they are listed once."""
-    dataset = Images(EXACT, damaged=(1, 2, 4, 5, 6, 7), count=11, on_error="skip")
-    with loader(way, dataset) as batches:
-        made, skipped = [], []
-        for batch in batches:
-            made += copies([batch])
-            skipped.append(batches.skipped)
-
-        assert targets(made) == [[0, 3], [8, 9, 10]]
-        assert skipped == [2, 6]
-        copies(batches)
-        assert batches.skipped == 6  # of this epoch
-    assert sorted(failure.index for failure in dataset.errors) == [1, 2, 4, 5, 6, 7]
-    assert "" not in {failure.reason for failure in dataset.errors}
-    with plain(Images(EXACT, count=11)) as whole:
-        (images, numbers), *_ = whole
-        assert_alike(way, made[:1], [[images[[0, 3]], numbers[[0, 3]]]])
-    assert "RuntimeWarning" not in capfd.readouterr().err
-
-
 def test_an_epoch_of_damaged_files_alone_is_empty(way: str) -> None:
     """An epoch without any good file ends with a warning and the number of skipped files."""
     with loader(way, Images(EXACT, damaged=(0, 1, 2), count=3, on_error="skip"), 2) as batches:
@@ -242,9 +213,7 @@ def test_a_subset_and_a_sampler(way: str) -> None:
     assert not torch.equal(*ours[0][0])
 
 
-CALLED = pytest.mark.parametrize(
-    "way", ["caller", "threads", "read ahead", "processes"], indirect=True
-)
+CALLED = pytest.mark.parametrize("way", ["caller", "threads", "processes"], indirect=True)
 
 
 @CALLED
@@ -265,26 +234,6 @@ def test_collate_fn_gets_the_samples(way: str) -> None:
                 else [torch.stack(samples) for samples in made]
             )
             assert_same(stacked, list(expected))
-
-
-@pytest.mark.parametrize("how", [{"num_workers": 0}, {"workers": 1}, {"workers": 2}], ids=str)
-def test_draws_of_user_code_follow_from_seed_epoch_and_index(how: dict[str, int]) -> None:
-    """A transform may draw from torch, random and NumPy; the training code's are unaffected."""
-    before = generator_states()
-    dataset = Images(add_random)
-    dataset.thread_safe = False
-    with plain(dataset, 5, seed=1, threads=0) as expected:
-        image_of = [image for images, _ in copies(expected) for image in images]
-    with Loader(dataset, 4, True, seed=1, **how) as batches:
-        made, following = copies(batches), copies(batches)
-    with Loader(dataset, 4, True, seed=2, **how) as batches:
-        assert not same(copies(batches), made)
-
-    assert not same(made, following)
-    for images, numbers in made:
-        assert_same(list(images), [image_of[index] for index in numbers])
-    assert len({float(image.sum()) for image in image_of}) == COUNT
-    assert_same(generator_states(), before)
 
 
 def parts(**options: Any) -> tuple[Images, Images, Any]:
@@ -336,40 +285,6 @@ def test_concatenated_types_become_those_of_torch(way: str, first: torch.dtype) 
         assert_same(copies(batches), copies(DataLoader(whole, 4)))
 
 
-@CALLED
-def test_errors_in_concatenated_datasets_are_those_of_the_one_inside(way: str) -> None:
-    """Each dataset lists its own failures; a replacement is one of its items in the subset."""
-    first, second, whole = parts(damaged=(4, 9), on_error="replace")
-    with loader(way, whole) as batches:
-        replaced = indices(batches)
-    assert [failure.index for failure in first.errors] == [4]
-    assert [failure.index for failure in second.errors] == [9]
-    assert [
-        number for number, own in zip(replaced, EXPECTED, strict=True) if own not in (4, 9)
-    ] == [own for own in EXPECTED if own not in (4, 9)]
-    assert replaced[1] in (0, 2)
-    assert replaced[4] in (3, 17, 22, 2)
-
-    first, second, whole = parts(damaged=(4, 9), on_error="skip")
-    with loader(way, whole) as batches:
-        assert indices(batches) == [own for own in EXPECTED if own not in (4, 9)]
-        assert batches.skipped == 2
-
-
-@pytest.mark.parametrize("way", ["caller", "threads", "processes"], indirect=True)
-def test_concatenated_datasets_may_differ(way: str) -> None:
-    """Images of different shapes go to `collate_fn`; one foreign dataset makes all foreign."""
-    smaller = RandomResizedCrop((20, 16), quality="exact", dtype=torch.float32)
-    whole = ConcatDataset([Images(EXACT, count=2), Images(smaller, count=2)])
-    with loader(way, whole, 3, collate_fn=list) as batches:
-        shapes = [tuple(image.shape[1:]) for batch in batches for image, _ in batch]
-    assert shapes == [(24, 24)] * 2 + [(20, 16)] * 2
-
-    foreign = ConcatDataset([Images(EXACT, count=2), Plain(lambda index: (index, 7), 1)])
-    with loader(way, foreign, 2, collate_fn=list) as batches:
-        assert [target for batch in batches for _, target in batch] == [0, 1, 7]
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_images_without_targets(way: str, channels_last: bool) -> None:
     """A batch without targets is the tensor, in the given layout; if all are damaged, none."""
@@ -385,24 +300,8 @@ def test_images_without_targets(way: str, channels_last: bool) -> None:
         assert_alike(way, [[images] for images in made], expected)
 
 
-class Mapped(Images):
-    """A dataset whose targets follow the crop."""
-
-    def map_target(self, target: Any, geometry: Any) -> Any:
-        return torch.tensor(geometry.boxes([[target, 4, target + 8, 12]])[0])
-
-
 def doubled(box: Any) -> Any:
     return box * 2
-
-
-def test_targets_are_mapped_and_transformed(way: str) -> None:
-    """`map_target` gets the geometry of the crop, and `target_transform` gets its result."""
-    with (
-        loader(way, Mapped(EXACT, target_transform=doubled)) as batches,
-        plain(Mapped(EXACT, target_transform=doubled)) as expected,
-    ):
-        assert_alike(way, copies(batches), copies(expected))
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if not starts_processes(way)], indirect=True)
@@ -414,23 +313,6 @@ def test_batches_in_inference_mode_are_plain_tensors(way: str) -> None:
     assert len(made) == 2
     assert not any(images.is_inference() for images in made)
     (made[0] * torch.ones(1, requires_grad=True)).sum().backward()
-
-
-def test_a_dataset_may_change_between_epochs(way: str) -> None:
-    """Each epoch uses the dataset's current length and transform."""
-    dataset = Images(EXACT, count=4)
-    with loader(way, dataset, 2) as batches:
-        first = [images.shape for images, _ in batches]
-        dataset.count = 8
-        dataset.transform = RandomResizedCrop((20, 16), quality="exact", dtype=torch.float32)
-        second = copies(batches)
-        assert len(batches) == 4
-    with plain(dataset, 2) as expected:
-        expected.set_epoch(1)
-        assert_alike(way, second, copies(expected))
-
-    assert first == [(2, 3, 24, 24)] * 2
-    assert [images.shape for images, _ in second] == [(2, 3, 20, 16)] * 4
 
 
 def changes() -> list[tuple[Any, str, Any]]:
@@ -502,15 +384,3 @@ def test_a_missing_batch_is_a_timeout_that_names_its_items(way: str) -> None:
     assert [type(one) for one in seen] == [list, TimeoutError, list]
     assert "batch 1 " in str(seen[1])
     assert ("items [4, 5" if way == "normalised later" else "items [5") in str(seen[1])
-
-
-def test_a_state_speaks_of_what_a_device_was_given() -> None:
-    """Batches that were copied ahead of the consumer do not count."""
-    with plain(Images(), device="meta") as batches:
-        epoch = iter(batches)
-        assert [next(epoch)[0].device.type for _ in range(2)] == ["meta"] * 2
-        state = batches.state_dict()
-        assert (state["batch"], len(list(epoch)), batches.epoch) == (2, 4, 1)
-    with plain(Images()) as again:
-        again.load_state_dict(state)
-        assert len(list(again)) == 4

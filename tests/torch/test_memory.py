@@ -13,10 +13,8 @@ from loading import Images, Sources
 from loading import SeededLoader as Loader
 from PIL import Image
 from same import assert_same
-from torch.utils.data import default_collate
 
 from fastdecode.testing import encode
-from fastdecode.torch._loader.collate import collate
 from fastdecode.torch._loader.memory import BatchMemory, new_sample
 from fastdecode.torch.transforms import RandomResizedCrop, Resize
 
@@ -65,19 +63,6 @@ def test_any_view_keeps_the_memory(view: Any) -> None:
     assert place in {one.data_ptr() for one in [take(memory), take(memory)]}
 
 
-def test_a_smaller_batch_takes_part_of_a_block() -> None:
-    """The short last batch of an epoch, and the next first one, need no new memory."""
-    memory = BatchMemory(2)
-    place = take(memory).data_ptr()
-
-    for shape in ((1, 3, 5, 6), SHAPE, (2, 3, 5, 6), SHAPE):
-        tensor = take(memory, shape)
-
-        assert tensor.shape == shape
-        assert tensor.data_ptr() == place
-        del tensor
-
-
 def test_parts_have_blocks_of_their_own() -> None:
     """The block of a small view is not lost to, and does not take that of, a large one."""
     memory = BatchMemory(1)
@@ -108,21 +93,6 @@ def test_so_many_free_blocks_are_kept_and_no_more(traced: Any) -> None:
     del kept
 
     assert 1.9 * one < traced() < 2.1 * one
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
-def test_layouts_have_the_same_shape(dtype: torch.dtype) -> None:
-    """Channels last changes the strides of the batch and of each slot, not the shape."""
-    memory = BatchMemory(2)
-    first = memory.take(SHAPE, dtype, channels_last=False)
-    last = memory.take(SHAPE, dtype, channels_last=True)
-
-    assert first.shape == last.shape == SHAPE
-    assert first.dtype == last.dtype == dtype
-    assert first.is_contiguous()
-    assert last.is_contiguous(memory_format=torch.channels_last)
-    last.copy_(first.fill_(7))
-    assert_same(first, last)
 
 
 def test_a_sample_takes_a_free_block_of_its_size() -> None:
@@ -166,27 +136,6 @@ def test_blocks_of_sizes_that_come_no_more_are_released(traced: Any) -> None:
     assert traced() - begun < 2 * 8 * 1.25 * 3 * 980 * 980
 
 
-def test_samples_have_that_memory_only_in_a_loader(traced: Any) -> None:
-    """Outside of the block, and for small images, memory is torch's own."""
-    memory, begun = BatchMemory(2, samples=3), traced()
-    kept = [new_sample((3, 500, 500), torch.uint8)]
-    with memory.for_samples():
-        kept += [new_sample((3, 20, 20), torch.float32), new_sample((0, 3), torch.uint8)]
-
-    assert [one.numel() for one in kept] == [750_000, 1200, 0]
-    assert traced() - begun < 100_000
-
-
-def test_memory_outlives_its_owner() -> None:
-    """A batch stays valid, and can be released, after the loader is gone."""
-    memory = BatchMemory(2)
-    tensor = take(memory).fill_(3)
-    del memory
-
-    assert_same(tensor, 3)
-    del tensor
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_pinned_memory_is_pinned() -> None:
     """For a CUDA device the memory is page-locked, in either layout."""
@@ -194,64 +143,6 @@ def test_pinned_memory_is_pinned() -> None:
 
     assert take(memory).is_pinned()
     assert take(memory, channels_last=True).is_pinned()
-
-
-def _image(number: int, *shape: int) -> torch.Tensor:
-    return torch.full(shape or (3, 5, 6), number, dtype=torch.uint8)
-
-
-class _Marked(torch.Tensor):
-    """Tensors of the user's own class."""
-
-
-@pytest.mark.parametrize(
-    ("make", "reuses"),
-    [
-        (_image, True),
-        (lambda n: (_image(n), n), True),
-        (lambda n: (_image(n).float(), {"at": n}, [n]), True),
-        (lambda n: ([_image(n), _image(n, 3, 2, 2).float()], n), True),
-        (lambda n: ([_image(n)], n), True),
-        (lambda n: [_image(n), _image(n, 3, 9, 9)], True),
-        (lambda n: ([_image(n), n], n), False),
-        (lambda n: ([], n), False),
-        (lambda n: (_image(n).float().requires_grad_(), n), False),
-        (lambda n: (_image(n).as_subclass(_Marked), n), False),
-        (lambda n: (_image(n, 4), n), False),
-        (lambda n: {"image": _image(n)}, False),
-    ],
-)
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_images_are_stacked_in_memory_that_is_reused(
-    make: Any, reuses: bool, channels_last: bool
-) -> None:
-    """A batch is that of default_collate, with its images and views where earlier ones were."""
-    memory, samples = BatchMemory(1), [make(n) for n in range(4)]
-
-    def images() -> list[Any]:
-        batch = collate(samples, None, 1, None, channels_last=channels_last, memory=memory).batch
-        assert_same(batch, default_collate(samples))
-        views = batch[0] if isinstance(samples[0], tuple) else batch
-        return views if isinstance(views, list) else [views]
-
-    places: list[set[int]] = []
-    kept: list[Any] = []
-    for _ in range(2):
-        made = images()
-        if reuses:
-            places.append({view.data_ptr() for view in made})
-            layout = torch.channels_last if channels_last else torch.contiguous_format
-            assert [view.is_contiguous(memory_format=layout) for view in made] == [True] * len(made)
-        made.clear()
-        kept.append(default_collate(samples))  # takes memory that is free
-    assert places[1:] == places[:1]
-
-
-def test_images_of_several_sizes_are_an_error() -> None:
-    """Images, or views, that cannot be stacked are refused as without memory to reuse."""
-    for samples in ([_image(1), _image(2, 3, 5, 7)], [([_image(1)], 1), ([_image(2, 3, 5, 7)], 1)]):
-        with pytest.raises(RuntimeError):
-            collate(samples, None, 1, None, channels_last=False, memory=BatchMemory(2))
 
 
 @pytest.mark.parametrize("options", [{}, {"channels_last": True}, {"collate_fn": list}])

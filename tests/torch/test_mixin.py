@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from PIL import Image as PillowImage
 from same import assert_same
 
 import fastdecode
-from fastdecode import DecodeError, UnknownBackend, decode, probe, use
+from fastdecode import decode, probe, use
 from fastdecode._backends import selection
-from fastdecode.torch._options import DatasetOptions, DecodeOptions
+from fastdecode.torch._options import DecodeOptions
 from fastdecode.torch.image_list import ImageList
 from fastdecode.torch.mixin import DecodeMixin
 from fastdecode.torch.transforms import ResizeCenterCrop
@@ -95,12 +95,6 @@ def test_wrong_option_is_refused_where_it_is_set(options: dict[str, Any], error:
         DecodeOptions(**options)
 
 
-def test_a_missing_backend_is_refused_by_the_instance() -> None:
-    """A class may name a backend that is not installed; an instance may not."""
-    with pytest.raises(UnknownBackend, match="no-such"):
-        with_options(backend="no-such")
-
-
 @pytest.mark.parametrize("wrong", [{"reduce": 2}, None, "train"], ids=repr)
 def test_decode_options_are_of_the_right_type(wrong: Any) -> None:
     """Anything but `DecodeOptions` is refused, of a class and of an instance."""
@@ -117,65 +111,6 @@ def test_options_of_whole_datasets_are_refused(options: dict[str, Any]) -> None:
     """What the mixin alone cannot do is an error, and not ignored."""
     with pytest.raises(ValueError, match=f"Mine has {next(iter(options))}=.* DecodeDataset"):
         type("Mine", (DecodeMixin,), {"decode_options": DecodeOptions(**options)})
-
-
-def test_constructors_take_every_option_by_its_name() -> None:
-    """The keyword arguments of datasets are the fields of `DecodeOptions`, of the same types."""
-    keywords = DatasetOptions.__annotations__
-    types = {name: str(kind.__forward_arg__) for name, kind in keywords.items()}
-
-    assert types == {field.name: field.type for field in fields(DecodeOptions)}
-    dataset = ImageList([PHOTO], reduce=2, on_error="skip")
-    assert dataset.decode_options == DecodeOptions(reduce=2, on_error="skip")
-
-
-TAKEN = [*DatasetOptions.__annotations__, "options", "settings", "size"]
-
-
-class Base:
-    """A dataset class of someone else, which uses the same names for its own purposes."""
-
-    mode = "train"
-    orient = property(lambda self: "left")
-
-    def __init__(self) -> None:
-        self.reduce = "mean"
-        self.backend = "nccl"
-
-    def output(self) -> str:
-        return "a method"
-
-    def _load_image(self, index: int) -> str:
-        return f"image {index}"
-
-
-@pytest.mark.parametrize("name", TAKEN)
-def test_names_of_options_are_free_for_the_users_own_use(name: str) -> None:
-    """An attribute called like an option is the user's, in a mixin and in a `DecodeDataset`."""
-    for photos in (Photos([PHOTO]), ImageList([PHOTO], output="array")):
-        expected = photos[0]
-        setattr(photos, name, "train")
-        again = pickle.loads(pickle.dumps(photos))
-
-        assert getattr(again, name) == "train"
-        for found in (photos[0], again[0]):
-            assert_same(found, expected, photos)
-
-
-def test_names_of_a_class_behind_the_mixin_stay_its_own() -> None:
-    """The mixin neither reads nor hides attributes, properties and methods of the next class."""
-
-    class Mine(DecodeMixin, Base):
-        min_size = "small"
-
-        def quality(self) -> str:
-            return "mine"
-
-    mine = Mine()
-
-    assert (mine.mode, mine.orient, mine.reduce, mine.backend) == ("train", "left", "mean", "nccl")
-    assert (mine.output(), mine.quality(), mine._load_image(3)) == ("a method", "mine", "image 3")
-    assert_same(mine.decode(DATA), decode(DATA))
 
 
 def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
@@ -195,14 +130,6 @@ def test_geometry_is_that_of_the_reduction_that_was_taken() -> None:
     assert header.orientation == 5
     assert image.shape[:2] == geometry.size == (header.width, header.height)
     assert geometry.box == (0, 0, header.height, header.width)
-
-
-def test_damaged_file_is_named() -> None:
-    """The error of a path begins with it."""
-    path = FILES / "malformed" / "gen_jpg_cut667.jpg"
-
-    with pytest.raises(DecodeError, match=f"^{path}: "):
-        DecodeMixin().decode(path)
 
 
 def test_a_copy_has_its_options_and_no_preference() -> None:

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from loading import Images, copies, indices
+from loading import Images, Plain, copies
 from loading import SeededLoader as Loader
 from same import assert_same
-from torch.utils.data import RandomSampler, SequentialSampler
+from torch.utils.data import SequentialSampler
 
 import fastdecode.torch
-from fastdecode.torch._loader.order import Order, Sharding, sample_seed
-
-
-def shares(sharding: Sharding, ranks: int, epoch: int = 0) -> list[list[list[int]]]:
-    """Return the batches of each rank."""
-    of = [replace(sharding, rank=rank, ranks=ranks) for rank in range(ranks)]
-    orders = [each.order(epoch) for each in of]
-    return [list(order.batches) for order in orders]
-
-
-def items(batches: list[list[int]]) -> list[int]:
-    return [item for batch in batches for item in batch]
+from fastdecode.torch._loader.order import sample_seed
 
 
 @settings(deadline=None)
@@ -47,33 +34,42 @@ def test_ranks_share_the_items(
 
     With drop_last all batches are full, and all ranks have equally many; no item is repeated.
     """
-    dealt = shares(Sharding(length, batch_size, shuffle, drop_last, 0), ranks)
-    counts = [len(items(batches)) for batches in dealt]
-    seen = [item for batches in dealt for item in items(batches)]
+    numbers, how = Plain(int, length), (batch_size, shuffle)
+    loaders = [
+        Loader(numbers, *how, drop_last=drop_last, rank=rank, world_size=ranks, threads=0)
+        for rank in range(ranks)
+    ]
+    dealt = [[batch.tolist() for batch in loader] for loader in loaders]
+    counts = [sum(map(len, batches)) for batches in dealt]
+    seen = [item for batches in dealt for batch in batches for item in batch]
 
     assert len(set(seen)) == len(seen)
+    for loader, batches, count in zip(loaders, dealt, counts, strict=True):
+        assert len(loader) == len(batches)
+        assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+        loader.set_epoch(0)
+        assert list(loader.batch_sampler) == batches
+        assert drop_last or len(loader.sampler) == count
     if drop_last:
         assert {len(batches) for batches in dealt} == {length // ranks // batch_size}
         assert {len(batch) for batches in dealt for batch in batches} <= {batch_size}
-        return
-    assert sorted(seen) == list(range(length))
-    assert max(counts) - min(counts) <= 1
-    for batches, count in zip(dealt, counts, strict=True):
-        assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
-        assert len(batches) == -(-count // batch_size)
+    else:
+        assert sorted(seen) == list(range(length))
+        assert max(counts) - min(counts) <= 1
 
 
 def test_shuffling_follows_from_seed_and_epoch() -> None:
     """Each epoch and each seed has its own permutation, the same in every process."""
-    sharding = Sharding(50, 50, True, False, 1)
-    other = Sharding(50, 50, True, False, 2)
     state = torch.get_rng_state()
 
-    [[first]], [[second]] = (shares(sharding, 1, epoch) for epoch in (0, 1))
+    def order(epoch: int, seed: int) -> list[int]:
+        with Loader(Plain(int, 50), 7, True, seed=seed, threads=0) as loader:
+            loader.set_epoch(epoch)
+            return list(loader.sampler)
 
-    assert first != second
-    assert [[first]] == shares(sharding, 1)
-    assert [[first]] != shares(other, 1)
+    first = order(0, 1)
+    assert first == order(0, 1)
+    assert len({tuple(order(epoch, seed)) for epoch in range(3) for seed in range(3)}) == 9
     assert sorted(first) == list(range(50)) != first
     assert_same(torch.get_rng_state(), state)
 
@@ -92,49 +88,11 @@ def test_seeds_of_samples_are_apart() -> None:
     assert sample_seed(1, 2, "key") != sample_seed(1, 2, "other")
 
 
-def test_items_that_come_again_draw_anew() -> None:
-    """A sampler with replacement gives an item other random numbers each time."""
-    order = Order(iter([[5, 5, 7, 5]]), 0, 2, counts=Counter())
-    order.draw()
-
-    seeds = [item.seed for item in order.items(order.last)]
-
-    assert seeds == [sample_seed(0, 2, 5), sample_seed(0, 2, 5, 1), *seeds[2:]]
-    assert len(set(seeds)) == 4
-    assert seeds[2] == sample_seed(0, 2, 7)
-
-
 def test_keys_need_not_be_numbers() -> None:
     """A sampler may give whatever the dataset is indexed with."""
     names = {"one": 1, "two": 2, "three": 3}
     with Loader(names, 2, sampler=["three", "one", "two"], threads=2) as loader:
         assert [batch.tolist() for batch in loader] == [[3, 1], [2]]
-
-
-def test_length_with_a_sampler_is_the_samplers() -> None:
-    """It follows from how many indices there are; a sampler that does not know has no length."""
-    dataset = Images()
-
-    assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], threads=1)) == 2
-    assert len(Loader(dataset, 4, sampler=[1, 2, 3, 4, 5], drop_last=True, threads=1)) == 1
-    unsized = Loader(dataset, 4, sampler=iter([5, 3]), threads=1)
-    with pytest.raises(TypeError):
-        len(unsized)
-    assert "Images of 23" in repr(unsized)
-    assert indices(unsized) == [5, 3]
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_ranks_given_by_hand_share_the_dataset(shuffle: bool) -> None:
-    """Loaders of three ranks give every item once per epoch, in as many batches as they say."""
-    # With batches of seven, the last rank, which has seven items, has one batch fewer.
-    loaders = [Loader(Images(), 7, shuffle, rank=r, world_size=3, threads=1) for r in range(3)]
-
-    for _ in range(2):
-        batches = [list(loader) for loader in loaders]
-
-        assert sorted(index for share in batches for index in indices(share)) == list(range(23))
-        assert [len(loader) for loader in loaders] == [len(share) for share in batches]
 
 
 # Positions, and resuming from them
@@ -167,19 +125,10 @@ def test_a_fresh_process_takes_over_the_seed_of_a_state() -> None:
         assert second.state_dict() == state
         assert len(copies(second)) == 5
         assert_same(copies(second), following)
-
-
-def test_behind_the_last_batch_the_next_epoch_comes() -> None:
-    """A state of the last batch leaves nothing of its epoch."""
-    with loader() as batches, loader() as resumed:
-        for _ in zip(range(6), batches, strict=False):
-            state = batches.state_dict()
-        resumed.load_state_dict(state)
-
-        assert (state["batch"], list(resumed)) == (6, [])
-        resumed.set_epoch(1)
-        batches.set_epoch(1)
-        assert_same(copies(resumed), copies(batches))
+        for _ in second:
+            state = second.state_dict()
+        second.load_state_dict(state)  # of the last batch
+        assert list(second) == []
 
 
 OTHER_SETTINGS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -247,15 +196,3 @@ def test_wrong_epochs_are_refused(epoch: Any) -> None:
     """An epoch is an integer from 0."""
     with pytest.raises(ValueError, match="epoch"):
         loader().set_epoch(epoch)
-
-
-def test_sampler_is_not_asked_before_its_epoch() -> None:
-    """Loading the state of an epoch that has not begun draws nothing from torch's generator."""
-    photos = Images(count=6)
-    with Loader(photos, 3, sampler=RandomSampler(photos), threads=1) as loader:
-        state = loader.state_dict()
-        before = torch.get_rng_state()
-
-        loader.load_state_dict(state)
-
-    assert_same(torch.get_rng_state(), before)

@@ -6,25 +6,21 @@ What needs a GPU is in `test_prefetcher_gpu.py`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
-import multiprocessing
-import os
 import threading
 import time
-import traceback
-from collections.abc import Iterator
-from pathlib import Path
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from loading import Plain, wait_until
+from loading import Plain, threaded, wait_until
 from loading import SeededLoader as Loader
-from processes import python
-from same import assert_same
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils import _pytree
+from torch.utils.data import DataLoader, Dataset
 
-import fastdecode
 from fastdecode.torch import prefetcher
 from fastdecode.torch._loader.transfer import Transfer
 from fastdecode.torch.prefetcher import DevicePrefetcher
@@ -60,55 +56,6 @@ class Numbers:
             self.finished += 1
 
 
-class Closable:
-    """An iterator that records the thread in which it is closed."""
-
-    def __init__(self) -> None:
-        self.closed_in: list[int] = []
-
-    def __iter__(self) -> Closable:
-        return self
-
-    def __next__(self) -> Any:
-        return torch.ones(2)
-
-    def close(self) -> None:
-        self.closed_in.append(threading.get_ident())
-
-
-class Watched(Transfer):
-    """A transfer from host to host that records the thread of each step."""
-
-    def __init__(self) -> None:
-        super().__init__(torch.device("cpu"))
-        self.ran: dict[str, set[int]] = {}
-
-    def _note(self, step: str) -> None:
-        self.ran.setdefault(step, set()).add(threading.get_ident())
-
-    def enter_thread(self) -> None:
-        self._note("enter_thread")
-
-    def stage(self, batch: Any) -> Any:
-        self._note("stage")
-        return super().stage(batch)
-
-    def start(self, staged: Any) -> Any:
-        self._note("start")
-        return super().start(staged)
-
-    def finish(self, moving: Any) -> Any:
-        self._note("finish")
-        return super().finish(moving)
-
-
-def threaded(loader: Any, depth: int = 2, transfer: Transfer | None = None) -> DevicePrefetcher:
-    """Return a prefetcher for the host's memory that works as for any device."""
-    prefetcher = DevicePrefetcher(loader, "cpu", depth=depth)
-    prefetcher._transfer = transfer or Transfer(torch.device("cpu"))
-    return prefetcher
-
-
 MAKES = pytest.mark.parametrize("make", [threaded, lambda loader: DevicePrefetcher(loader, "cpu")])
 
 
@@ -127,34 +74,89 @@ def no_thread_is_left() -> Iterator[None]:
     wait_until(lambda: threads() == 0)
 
 
-class Failing(Watched):
+class Failing(Transfer):
     def stage(self, batch: Any) -> Any:
         if batch == 5:
             raise TypeError("an int")
         return batch
 
 
+# ---- what is moved ----
+
+
 class Pair(NamedTuple):
-    images: Any
-    labels: Any
+    image: Any
+    label: Any
 
 
-def test_every_tensor_of_a_nested_batch_is_moved() -> None:
-    """Tensors at any depth are moved, and what is handed out is what was moved.
+@dataclasses.dataclass
+class Sample:
+    """A class of the caller's, which is registered below."""
 
-    Containers keep their types, and the loader's own are left as they were.
-    """
-    images = torch.ones(2)
-    batch = {"pairs": [Pair(images, (torch.ones(3)[1:], "name"))], "n": 5}
+    image: Any
+    name: str = ""
+
+
+_pytree.register_pytree_node(
+    Sample, lambda one: ([one.image], one.name), lambda children, name: Sample(*children, name)
+)
+
+
+class Boxes:
+    """A user's batch type that moves itself, or a new one."""
+
+    def __init__(self, xyxy: Any, in_place: bool = False) -> None:
+        self.xyxy, self.in_place = xyxy, in_place
+
+    def to(self, device: Any) -> Boxes | None:
+        if not self.in_place:
+            return Boxes(self.xyxy.to(device))
+        self.xyxy = self.xyxy.to(device)
+        return None
+
+
+ONE = torch.ones(2)
+CONTAINERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "tensor": (ONE, lambda d: d),
+    "dict": ({"a": ONE}, lambda d: d["a"]),
+    "ordered": (OrderedDict(a=ONE), lambda d: d["a"]),
+    "defaultdict": (defaultdict(list, a=ONE), lambda d: d["a"] if d["new"] == [] else None),
+    "list": ([ONE], lambda d: d[0]),
+    "deque": (deque([ONE]), lambda d: d[0]),
+    "tuple": ((ONE,), lambda d: d[0]),
+    "named tuple": (Pair(ONE, 5), lambda d: d.image if d.label == 5 else None),
+    "registered": (Sample(ONE, "x"), lambda d: d.image if d.name == "x" else None),
+    "nested": ({"a": [(Pair(Sample(ONE), 1),)]}, lambda d: d["a"][0][0].image.image),
+    "moves itself": (Boxes(ONE), lambda d: d.xyxy),
+    "torch's result": (torch.return_types.max((ONE, ONE)), lambda d: d.values),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_every_tensor_of_a_batch_is_moved(name: str) -> None:
+    """Tensors at any depth; containers keep their types, and the loader's own are not changed."""
+    batch, tensor = CONTAINERS[name]
 
     (moved,) = DevicePrefetcher([batch], "meta")
 
-    assert type(moved["pairs"][0]) is Pair
-    assert moved["pairs"][0].images.device.type == "meta"
-    assert moved["pairs"][0].labels[0].device.type == "meta"
-    assert (moved["pairs"][0].labels[1], moved["n"]) == ("name", 5)
-    assert batch["pairs"][0].images is images
-    assert [batch.device.type for batch in DevicePrefetcher(Numbers(3), "meta")] == ["meta"] * 3
+    assert type(moved) is type(batch)
+    assert tensor(moved).is_meta
+    assert tensor(batch) is ONE
+
+
+def test_what_is_no_tensor_stays_and_what_moves_in_place_is_moved() -> None:
+    """Numbers, strings, long ranges, types and objects are those of the loader."""
+    others = [3, "text", b"bytes", bytearray(2), None, range(10**12), torch.float32, Boxes, {1, 2}]
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    boxes = Boxes(ONE, in_place=True)
+
+    ((found, same, whole),) = DevicePrefetcher([(others, boxes, packed)], "meta")
+
+    assert [one is other for one, other in zip(found, others, strict=True)] == [True] * 9
+    assert same is boxes
+    assert boxes.xyxy.is_meta
+    assert type(whole) is type(packed)  # which is also a named tuple
+    assert (whole.data.device.type, whole.batch_sizes.device.type) == ("meta", "cpu")
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
@@ -167,33 +169,14 @@ def test_each_batch_comes_once_and_in_order(count: int, depth: int) -> None:
     assert next(batches, "end") == "end"
 
 
-def test_each_step_runs_in_its_thread() -> None:
-    """Batches are made and staged in one other thread, prepared for that.
-
-    The device is made current in that thread, which does not inherit it. The consumer begins the
-    epoch, so that worker processes start there, and orders its own work after the copy.
-    """
-    transfer = Watched()
+def test_batches_are_made_in_one_other_thread() -> None:
+    """The consumer begins the epoch, so that worker processes start in its thread."""
     loader = Numbers(5)
 
-    list(threaded(loader, transfer=transfer))
+    list(threaded(loader))
 
-    mine, others = {threading.get_ident()}, set(loader.drawn_in)
-    assert len(others) == 1
-    assert transfer.ran["enter_thread"] == transfer.ran["stage"] == others != mine
-    assert transfer.ran["start"] == transfer.ran["finish"] == mine
-    assert loader.begun_in == list(mine)
-
-
-def test_an_error_is_raised_where_its_batch_would_be() -> None:
-    """The consumer gets the loader's own exception, after the batches before it."""
-    batches = iter(threaded(Numbers(5, fail_at=3), depth=4))
-
-    assert [next(batches)[0].item() for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(KeyError) as caught:
-        next(batches)
-    assert "_batches" in "".join(traceback.format_tb(caught.tb))
-    assert next(batches, "end") == "end"
+    assert loader.begun_in == [threading.get_ident()]
+    assert len({*loader.drawn_in} - {threading.get_ident()}) == 1
 
 
 class Damaged(Dataset):
@@ -239,19 +222,23 @@ def test_batches_after_an_error_still_come(batches: Any, error: type[Exception])
 def test_an_error_of_the_thread_itself_reaches_the_consumer() -> None:
     """A device that fails in the thread is an error, not a hang."""
 
-    class Broken(Watched):
+    class Broken(Transfer):
         def enter_thread(self) -> None:
             raise RuntimeError("no such device")
 
     with pytest.raises(RuntimeError, match="no such device"):
-        next(iter(threaded(Numbers(3), transfer=Broken())))
+        next(iter(threaded(Numbers(3), transfer=Broken(torch.device("cpu")))))
 
 
 def test_an_error_does_not_keep_the_iterator_alive() -> None:
     """The exception and the iterator do not refer to each other, so no thread stays."""
     gc.disable()
     try:
-        batches = iter(threaded([torch.ones(1), 5, *Numbers(50)], depth=1, transfer=Failing()))
+        batches = iter(
+            threaded(
+                [torch.ones(1), 5, *Numbers(50)], depth=1, transfer=Failing(torch.device("cpu"))
+            )
+        )
         next(batches)
         with contextlib.suppress(TypeError):  # pytest.raises would hold the error itself
             next(batches)
@@ -279,42 +266,6 @@ def test_an_iterator_that_is_dropped_ends_its_thread(in_a_cycle: bool) -> None:
     wait_until(lambda: threads() == 0)
     assert loader.finished == 1
     assert len(loader.drawn_in) <= 3
-
-
-def test_close_ends_the_epoch_and_its_thread() -> None:
-    """After `close`, or the `with` block, no thread runs and the iterator says so."""
-    with threaded(Numbers(1000)) as batches:
-        epoch = iter(batches)
-        next(epoch)
-
-    assert threads() == 0
-    with pytest.raises(RuntimeError):
-        next(epoch)
-    batches.close()
-    assert len(list(batches)) == 1000
-
-
-class Closables:
-    def __init__(self) -> None:
-        self.batches = Closable()
-
-    def __iter__(self) -> Closable:
-        return self.batches
-
-
-def test_an_iterator_of_the_loader_is_closed_by_the_thread() -> None:
-    """Not while it makes a batch; and leaving the loop ends no loader that is its own iterator."""
-    loader = Closables()
-    batches = iter(threaded(loader))
-    next(batches)
-    del batches
-
-    wait_until(lambda: len(loader.batches.closed_in) == 1)
-    assert loader.batches.closed_in != [threading.get_ident()]
-    own = Closable()
-    with threaded(own) as whole:
-        next(iter(whole))
-    assert own.closed_in == []
 
 
 class Stuck:
@@ -357,76 +308,6 @@ def test_close_wakes_a_consumer_that_waits(monkeypatch: pytest.MonkeyPatch) -> N
     wait_until(lambda: threads() == 0)
 
 
-SCRIPT = """
-import time, torch
-from fastdecode.torch import prefetcher
-from fastdecode.torch.prefetcher import DevicePrefetcher
-
-class Loader:
-    def __iter__(self):
-        try:
-            yield torch.ones(1)
-            {then}
-            while True:
-                yield torch.ones(1)
-        finally:
-            print("closed", flush=True)
-
-prefetcher._PATIENCE_S = {patience}
-batches = iter(DevicePrefetcher(Loader(), "meta"))
-next(batches)
-{last}
-"""
-
-
-def run(**parts: Any) -> tuple[int, str, str]:
-    done = python("-c", SCRIPT.format(**parts))
-    return done.returncode, done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("then", "patience", "last", "expected"),
-    [
-        ("", 60, "", (0, "closed\n", "")),
-        ("", 60, "raise SystemExit(3)", (3, "closed\n", "")),
-        ("time.sleep(1000)", 0.1, "", (0, "", "")),
-    ],
-    ids=["at the end", "with a status", "although the loader hangs"],
-)
-def test_the_interpreter_exits_in_the_middle_of_an_epoch(
-    then: str, patience: float, last: str, expected: tuple[int, str, str]
-) -> None:
-    """The thread ends before the interpreter does, without any output, if it is not stuck."""
-    assert run(then=then, patience=patience, last=last) == expected
-
-
-def test_an_epoch_begins_when_it_is_asked_for() -> None:
-    """The loader's next epoch begins with the next `iter`, not when one ends."""
-    loader = Numbers(3)
-    batches = threaded(loader)
-
-    assert loader.begun_in == []
-    for epoch in range(3):
-        assert values(batches) == [0, 1, 2]
-        assert len(loader.begun_in) == epoch + 1
-        assert threads() == 0
-
-
-def test_a_loader_without_a_length_is_no_problem() -> None:
-    """The end is the loader's end, not a count; `len` is the loader's own."""
-
-    class Stream(IterableDataset):
-        def __iter__(self) -> Iterator[Any]:
-            return iter(range(5))
-
-    batches = threaded(DataLoader(Stream(), batch_size=2))
-
-    assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
-    assert len(threaded(Numbers(7))) == 7
-    with pytest.raises(TypeError):
-        len(batches)
-
-
 def test_a_new_iterator_ends_the_one_before() -> None:
     """A second iterator starts from the beginning, and the first raises an error."""
     batches = threaded(Numbers(4))
@@ -456,10 +337,6 @@ def test_no_more_than_depth_batches_are_made_ahead(depth: int) -> None:
 
 
 # ---- states, epochs, wrong arguments ----
-
-SAMPLES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
-# Other tests leave threads behind, which Python 3.12 dislikes in a process that forks.
-FORKS = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
 class Resumable:
@@ -576,18 +453,6 @@ def test_a_state_is_loaded_when_the_thread_has_left_the_loader() -> None:
     assert values(batches) == [4, 5]
 
 
-@MAKES
-def test_a_loader_without_a_state_has_none(make) -> None:
-    """A loader without a state raises its own error."""
-    batches = make(Numbers(3))
-    next(iter(batches))
-
-    with pytest.raises(AttributeError, match="state_dict"):
-        batches.state_dict()
-    with pytest.raises(AttributeError, match="load_state_dict"):
-        batches.load_state_dict({})
-
-
 class Epochs:
     epoch = 0
 
@@ -622,55 +487,4 @@ def test_on_the_cpu_batches_pass_through() -> None:
     assert threads() == 0
 
 
-@pytest.mark.parametrize("depth", [0, -1, 1.5, True, "2", None])
-def test_a_wrong_depth_is_refused(depth: Any) -> None:
-    """The depth must be at least 1."""
-    with pytest.raises(ValueError, match="depth"):
-        DevicePrefetcher([], "cpu", depth=depth)
-
-
 # ---- processes ----
-
-
-class Photos(Dataset):
-    """The sample photos, decoded at a small size."""
-
-    def __len__(self) -> int:
-        return len(SAMPLES)
-
-    def __getitem__(self, index: int) -> Any:
-        image = fastdecode.decode_file(SAMPLES[index], 8, region=(0, 0, 64, 64))
-        return torch.from_numpy(image), index
-
-
-@FORKS
-@pytest.mark.parametrize(
-    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}]
-)
-def test_torchs_loader_gives_the_same_batches(options: dict[str, Any]) -> None:
-    """A DataLoader gives the same batches with the prefetcher and without."""
-    loader = DataLoader(Photos(), batch_size=2, **options)
-    batches = threaded(loader)
-    next(iter(batches))  # an epoch that is left early
-
-    for _ in range(2):
-        assert_same(list(batches), list(DataLoader(Photos(), 2)))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@FORKS
-def test_an_iterator_is_of_no_use_in_a_forked_process() -> None:
-    """In a forked process, using a copy of an iterator is an error instead of a hang."""
-    batches = iter(threaded(Numbers(50)))
-    next(batches)
-
-    def child() -> None:
-        with pytest.raises(RuntimeError):
-            next(batches)
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(60)
-
-    assert process.exitcode == 0
-    assert next(batches)[0] == 1

@@ -14,7 +14,6 @@ import torch
 from gpus import LATE, NEEDS_CUDA, consumer  # noqa: F401 - a fixture
 from loading import wait_until
 from same import assert_same
-from torch.utils.data import DataLoader, TensorDataset
 
 from fastdecode.torch.prefetcher import DevicePrefetcher
 
@@ -114,20 +113,6 @@ def test_values_are_right_however_late_the_device_is(loader: Any, late: str, dep
         assert_same(one, one[:1].expand_as(one))
 
 
-@pytest.mark.usefixtures("consumer")
-def test_a_batch_that_is_kept_for_a_while_stays_whole() -> None:
-    """Kernels that use a batch after the next one was returned read its values."""
-    found = []
-    before = None
-    for batch in DevicePrefetcher(Numbers(20), "cuda"):
-        torch.cuda._sleep(LATE)
-        if before is not None:
-            found.append(extremes(batch - before))
-        before = batch
-
-    assert torch.stack(found).tolist() == [[1, 1]] * 19
-
-
 def _peak(prefetcher: DevicePrefetcher) -> int:
     """Return the peak device memory of an epoch with a consumer that runs ahead."""
     torch.cuda.synchronize()
@@ -148,21 +133,6 @@ def test_memory_is_bounded(depth: int) -> None:
     # Blocks of the allocator may be a little larger than what was asked for.
     assert _peak(prefetcher) <= (depth + 1.5) * BYTES
     assert _peak(prefetcher) <= (depth + 1.5) * BYTES
-
-
-def test_memory_does_not_grow_with_the_epochs() -> None:
-    """There is a single stream, so no more memory is reserved after the first epoch."""
-    prefetcher = DevicePrefetcher(Numbers(8), "cuda")
-    streams, reserved = set(), []
-    for _ in range(6):
-        for batch in prefetcher:
-            batch.add_(1)
-        torch.cuda.synchronize()
-        streams.add(prefetcher._transfer._side.cuda_stream)
-        reserved.append(torch.cuda.memory_reserved())
-
-    assert len(streams) == 1
-    assert len(set(reserved[1:])) == 1
 
 
 def test_what_is_not_pinned_gets_pinned() -> None:
@@ -221,23 +191,6 @@ def test_work_on_a_batch_is_in_the_order_of_the_consumers_stream() -> None:
     assert torch.stack(found).tolist() == [[i - 2, i - 2] for i in range(5)]
 
 
-def test_a_consumer_may_change_its_stream() -> None:
-    """Batches that were begun on one stream and are used on another are right."""
-    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-    prefetcher = DevicePrefetcher(Numbers(16), "cuda", depth=3)
-    batches = late_copies(prefetcher, iter(prefetcher))
-    found = []
-    for index in range(16):
-        with torch.cuda.stream(streams[index % 2]):
-            batch = next(batches)
-            torch.cuda._sleep(LATE)
-            found.append(extremes(batch))
-            del batch
-    torch.cuda.synchronize()
-
-    assert torch.stack(found).tolist() == expected(16)
-
-
 # ---- what arrives ----
 
 
@@ -261,24 +214,6 @@ def test_tensors_of_every_kind_arrive(make: Callable[[Any], Any]) -> None:
     assert moved.device.type == "cuda"
     assert moved.layout == tensor.layout
     assert_same(moved.cpu().to_dense(), tensor.to_dense())
-
-
-def test_the_memory_format_is_kept() -> None:
-    """A batch with channels last has channels last on the device."""
-    tensor = torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last)
-
-    (moved,) = DevicePrefetcher([tensor], "cuda")
-
-    assert moved.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_torchs_loader_may_pin_by_itself() -> None:
-    """A DataLoader with workers and `pin_memory` gives the same batches."""
-    data = TensorDataset(torch.arange(100.0), torch.arange(100))
-    loader = DataLoader(data, 8, num_workers=2, pin_memory=True)
-
-    moved = [[part.cpu() for part in batch] for batch in DevicePrefetcher(loader, "cuda")]
-    assert_same(moved, list(DataLoader(data, 8)))
 
 
 def test_a_batch_from_a_block_without_gradients_may_be_used_after_it() -> None:

@@ -32,7 +32,8 @@ from torchvision_steps import timm_operation, v1, v2
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
-BYTES: dict[str, Any] = {"mean": None, "dtype": torch.uint8}
+
+
 PLAIN: dict[str, Any] = {"dtype": torch.float32}
 
 BICUBICALLY: dict[str, Any] = {"interpolation": "bicubic"}
@@ -274,18 +275,6 @@ def test_an_output_that_the_transform_does_not_make_is_refused(transform: Any) -
                 ImageList(PHOTOS, transform=transform, output=output)
 
 
-def test_a_fused_pipeline_gets_the_form_that_output_names() -> None:
-    """With tensors, a conversion to floats is fused; as Pillow images, it changes nothing."""
-    pipeline = compose(resize((20, 30), v2), FLOAT)
-
-    made = ImageList(PHOTOS, transform=pipeline, output="tensor")[0]
-    assert_same(made, Resize((20, 30), **PLAIN)(PHOTOS[0].read_bytes()))
-    assert "in Python" not in repr(ImageList(PHOTOS, transform=pipeline, output="tensor"))
-    assert "in Python, in the Loader's threads: ToDtype" in repr(
-        ImageList(PHOTOS, transform=pipeline, output="pil")
-    )
-
-
 def test_one_of_our_own_that_was_changed_stays_as_it_is() -> None:
     """A subclass, or an object with its own method, is not fused with what follows."""
 
@@ -349,60 +338,12 @@ def test_a_dataset_says_what_is_fused_and_why_the_rest_is_not(name: str) -> None
     assert shown.endswith(why) == (why == "nothing fused")  # there is nothing to explain
 
 
-def test_numbers_in_tensors_are_read_again() -> None:
-    """A Normalize whose mean is changed in place does so at once."""
-    mean = torch.zeros(3)
-    fused = fuse(compose(resize((16, 16)), TENSOR, v1.Normalize(mean, torch.ones(3))))
-    before = fused(PHOTO)
-    mean.add_(0.5)
-    torch.testing.assert_close(fused(PHOTO), before - 0.5)
-
-
-class Seen:
-    """A user's part that keeps its input."""
-
-    def __call__(self, image: Any) -> Any:
-        self.image = image
-        return image
-
-
 def test_tensors_of_torchvisions_class_are_handed_out() -> None:
     """After ToImage the tensors have the class of the user's torchvision."""
     parts = [v2.ToImage(), resize((20, 30), v2), FLOAT]
 
     assert type(fuse(compose(*parts))(PHOTO)) is tv_tensors.Image
     assert type(fuse(compose(*parts, v2.ToPureTensor()))(PHOTO)) is torch.Tensor
-
-
-def test_a_slot_of_a_batch_is_written_if_it_fits() -> None:
-    """`out` may have any strides, and the rest writes into it as well; others are refused."""
-    expected = Resize((20, 30), mean=MEAN, std=STD)(PHOTO)
-    for rest in ((), (Seen(),)):
-        batch = torch.zeros((20, 30, 3, 2))
-        slot = batch.permute(3, 2, 0, 1)[1]
-        fused = fuse(compose(resize((20, 30)), TENSOR, normalize(), *rest))
-
-        assert fused(PHOTO, out=slot) is slot
-        assert_same(slot, expected, rest)
-        assert not batch[..., 0].any()
-        for wrong in (torch.zeros((3, 20, 31)), torch.zeros((3, 20, 30), dtype=torch.uint8)):
-            with pytest.raises(ValueError, match="out"):
-                fused(PHOTO, out=wrong)
-    with pytest.raises(ValueError, match="Image"):  # a Pillow image has no slot
-        fuse(resize((20, 30)))(PHOTO, out=torch.zeros((3, 20, 30)))
-
-
-def test_geometry_is_told_only_where_it_is_known() -> None:
-    """The geometry is known only if the rest changes nothing but values."""
-    erasing = fuse(compose(resize((20, 30)), TENSOR))
-    result, geometry = erasing.with_geometry(PHOTO)
-
-    assert result.shape == (3, 20, 30)
-    assert geometry == Resize((20, 30)).with_geometry(PHOTO)[1]
-    known = Fused(Resize((20, 30), **BYTES), [Normalize()])
-    assert known.with_geometry(PHOTO)[1] == geometry
-    with pytest.raises(ValueError, match="Seen"):
-        fuse(compose(resize((20, 30)), Seen())).with_geometry(PHOTO)
 
 
 def test_what_is_no_pipeline() -> None:

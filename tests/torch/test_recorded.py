@@ -18,7 +18,7 @@ import torch
 from cases import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import COUNT, PROCESS_WARNINGS
+from loading import COUNT, PROCESS_WARNINGS, Seeded, generator_states
 from PIL import Image, ImageOps
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
@@ -27,9 +27,7 @@ from torch.utils.data import DataLoader, Dataset, StackDataset, Subset, default_
 import fastdecode
 from fastdecode.native import _library
 from fastdecode.torch import Loader, _recorded, fuse
-from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._recorded import LazyTensor
-from fastdecode.torch._user_code import seed_global_generators
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -117,6 +115,13 @@ USES: dict[str, Callable[[Any], Any]] = {
     "gradient": lambda x: _gradient(x[None]),
     "stack along an axis": lambda x: torch.stack([x, x], axis=1),
     "subclass": lambda x: x.as_subclass(Own),
+    "unsqueeze_": _in_place(lambda x: x.unsqueeze_(0)),
+    "transpose_": _in_place(lambda x: x.transpose_(0, 2)),
+    "resize_": _in_place(lambda x: x.resize_(2, 3)),
+    "requires_grad": _in_place(lambda x: setattr(x, "requires_grad", True)),
+    "requires_grad_": lambda x: x.requires_grad_().requires_grad,
+    "set data": _in_place(lambda x: setattr(x, "data", torch.zeros(2))),
+    "what it is": lambda x: (x.unsqueeze_(0), x.shape, x.dim(), len(x), x.requires_grad)[1:],
     "inference": lambda x: _gradient(_inferred(x)),
     "torch.func": lambda x: torch.func.grad(lambda y: (y * x).sum())(torch.ones(3, 1, 1)),
 }
@@ -152,9 +157,37 @@ def _gradient(x: Any) -> Any:
 USES["compiled"] = _compiled
 
 
-@pytest.mark.parametrize("fused", [FUSED, IMAGES], ids=["tensor", "Image"])
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_it_is_a_tensor_to_everyone(folder: Path, use: Callable[[Any], Any], fused: Any) -> None:
+def _in_v2(step: Any, image: Any) -> Any:
+    torch.manual_seed(3)
+    return step(image, {"label": 3})[0]
+
+
+OF_IMAGES: dict[str, Callable[[Any], Any]] = {
+    **{
+        f"v2 {type(step).__name__}": functools.partial(_in_v2, step)
+        for step in (
+            *(v2.RandomHorizontalFlip(1), v2.RandomResizedCrop(9), v2.RandomErasing(1)),
+            *(v2.ToPureTensor(), v2.ToDtype(torch.float64)),
+        )
+    },
+    "vertical_flip": v2.functional.vertical_flip,
+    "get_size": v2.functional.get_size,
+    "to_pil_image": v2.functional.to_pil_image,
+    "invert": v2.functional.invert,
+    "isinstance": lambda x: isinstance(x, tv_tensors.Image) and issubclass(x.__class__, type(x)),
+    "method wrap": lambda x: x.wrap(torch.ones(3), like=x),
+    "wrap": lambda x: tv_tensors.wrap(torch.zeros(3, 2, 2), like=x),
+    "flipped, changed": lambda x: v2.functional.horizontal_flip(x).add_(1),
+}
+"""What torchvision does with its images: it asks for the class, and wraps results in it."""
+
+
+@pytest.mark.parametrize(
+    ("fused", "use"),
+    [(FUSED, USES[name]) for name in USES] + [(IMAGES, use) for use in (USES | OF_IMAGES).values()],
+    ids=[*USES, *(f"{name} of an Image" for name in USES | OF_IMAGES)],
+)
+def test_it_is_a_tensor_to_everyone(folder: Path, fused: Any, use: Callable[[Any], Any]) -> None:
     """Whatever is done with it has the result that it has with an ordinary tensor."""
     recorded, ordinary = _pair(folder, fused=fused)
     assert _is_recorded(recorded)
@@ -172,47 +205,6 @@ def _class(made: Any) -> Any:
     if isinstance(made, list):
         return [*map(_class, made)]
     return made._kind or torch.Tensor if isinstance(made, LazyTensor) else type(made)
-
-
-def _in_v2(step: Any) -> Callable[[Any], Any]:
-    def use(image: Any) -> Any:
-        torch.manual_seed(3)
-        return step(image, {"label": 3}) if isinstance(step, v2.Transform) else step(image)
-
-    return use
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        *(v2.RandomHorizontalFlip(1), v2.RandomResizedCrop(9), v2.RandomErasing(1)),
-        *(v2.ToPureTensor(), v2.ToDtype(torch.float64), v2.functional.vertical_flip),
-        *(v2.functional.get_size, v2.functional.to_pil_image, v2.functional.invert),
-        *(
-            lambda x: x.__class__,
-            lambda x: x.wrap(torch.ones(3), like=x),
-            lambda x: x.unsqueeze_(0),
-        ),
-        lambda x: v2.functional.horizontal_flip(x).add_(1),
-        lambda x: tv_tensors.wrap(torch.zeros(3, 2, 2), like=x),
-        lambda x: (x.resize_(3, 4), x.shape, x.ndim),
-    ],
-)
-def test_steps_of_v2_take_it_for_their_image(folder: Path, step: Any) -> None:
-    """They ask for the class, and wrap what they return in it."""
-    recorded, ordinary = _pair(folder, fused=IMAGES)
-    assert type(ordinary) is tv_tensors.Image
-
-    made, expected = _in_v2(step)(recorded), _in_v2(step)(ordinary)
-
-    if not isinstance(step, v2.Transform):
-        made, expected = [made], [expected]
-    for one, other in zip(made, expected, strict=True):
-        if isinstance(one, type):
-            assert issubclass(one, other)
-            continue
-        assert _class(one) == _class(other)
-        assert_same(one, other)
 
 
 def test_a_batch_is_of_the_class_that_torchvision_is_told(folder: Path) -> None:
@@ -289,23 +281,6 @@ def test_a_sample_that_is_kept_is_made_once(folder: Path, monkeypatch: pytest.Mo
     assert_same(default_collate(kept), expected)
 
 
-def test_two_threads_that_make_it_have_the_same(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What one changes in place, the other sees."""
-    recorded, _ = _pair(folder)
-    others = []
-
-    def slower(found: Any, images: Any) -> None:
-        monkeypatch.undo()
-        others.append(recorded.made())
-        MAKE(found, images)
-
-    monkeypatch.setattr(_recorded, "make", slower)
-
-    assert recorded.made() is others[0]
-
-
 def test_damage_names_the_file(folder: Path, tmp_path: Path) -> None:
     """When the values are made."""
     data = (folder / "0.jpg").read_bytes()
@@ -345,29 +320,6 @@ def test_a_file_may_be_another_one_or_gone_later(
         got = torch.cat([*loader])
 
     assert_same(got, torch.stack(expected))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda x: x.unsqueeze_(0),
-        lambda x: x.transpose_(0, 2),
-        lambda x: x.resize_(2, 3),
-        lambda x: x.requires_grad_(),
-        lambda x: setattr(x, "requires_grad", True),
-        lambda x: setattr(x, "data", torch.zeros(2)),
-    ],
-    ids=["unsqueeze_", "transpose_", "resize_", "requires_grad_", "requires_grad", "data"],
-)
-def test_it_says_what_it_has_become(folder: Path, change: Callable[[Any], Any]) -> None:
-    """Shape and the like after a change in place are those of an ordinary tensor."""
-    recorded, ordinary = _pair(folder)
-    change(recorded)
-    change(ordinary)
-
-    for tell in (lambda x: x.shape, lambda x: x.dim(), len, lambda x: x.requires_grad):
-        assert tell(recorded) == tell(ordinary)
-    assert_same(recorded, ordinary)
 
 
 def _transposed(image: Any, method: Any) -> Any:
@@ -426,6 +378,7 @@ def test_what_is_done_to_an_image_before_is_recorded(
         lambda image: image.resize((40, 31), box=(1, 2, 30, 31)),
         lambda image: image.resize((40, 31), Image.Resampling.NEAREST),
         lambda image: image.rotate(20),
+        lambda image: (image.load(), image)[1],
         lambda image: image.crop((-3, 4, 50, 40)),
         lambda image: image.convert("L").convert("RGB"),
     ],
@@ -482,33 +435,6 @@ def test_pixels_that_a_step_makes_are_kept(folder: Path, size: tuple[int, int]) 
     file = _recorded.ppm(pixels)
     for damaged in (file[:-1], file + b"1", file.replace(b"255", b"254", 1)):
         assert _library.probe(damaged) is None
-
-
-def test_an_image_that_a_pipeline_makes_is_not_decoded(folder: Path) -> None:
-    """One that only crops and resizes leaves that to what comes after it."""
-    steps = [v1.Resize(28), v1.CenterCrop(24)]
-    path = folder / "0.jpg"
-
-    image = fuse(v1.Compose(steps))(fastdecode.open(path).convert("RGB"))
-    made = fuse(v1.Compose(END))(image)
-
-    assert _is_recorded(made)
-    assert_same(image, v1.Compose(steps)(Image.open(path).convert("RGB")))
-    assert_same(made, v1.Compose(END)(image), within=1e-6)
-
-
-class Seeded(Dataset[Any]):
-    """What a `Loader` gives of a dataset, in PyTorch's DataLoader."""
-
-    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
-        self.dataset, self.seed, self.epoch = dataset, seed, epoch
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        seed_global_generators(sample_seed(self.seed, self.epoch, index))
-        return self.dataset[index]
 
 
 def _normalised_in_place(image: Any) -> Any:
@@ -577,10 +503,11 @@ def test_a_loader_gives_what_a_seeded_dataset_gives(
     folder: Path, steps: list[str], form: str, seed: int, epoch: int, batch: int, workers: int
 ) -> None:
     """`Loader` of a dataset is DataLoader of the same with each sample seeded, bit for bit."""
-    dataset = Written(folder, steps, form)
+    dataset, states = Written(folder, steps, form), generator_states()
     with Loader(dataset, batch, num_workers=workers, seed=seed) as loader:
         loader.set_epoch(epoch)
         got = [*loader]
+    assert_same(generator_states(), states)  # those of the training
 
     expected = [*DataLoader(Seeded(dataset, seed, epoch), batch)]
 
@@ -678,17 +605,3 @@ def test_an_interrupt_loses_no_batch(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 MAKE = _recorded.make
-
-
-@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.thorough)])
-def test_channels_last_and_other_contexts(folder: Path, context: str) -> None:
-    """Batches are laid out as asked for, by worker processes of any kind."""
-    dataset = Written(folder, ["recorded"], "tuple")
-    how: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": context}
-    with Loader(dataset, 8, seed=0, channels_last=True, **how) as loader:
-        images = [images for images, _ in loader]
-
-    expected = [images for images, _ in DataLoader(Seeded(dataset, 0, 0), 8)]
-
-    assert all(one.is_contiguous(memory_format=torch.channels_last) for one in images)
-    assert_same([one.contiguous() for one in images], expected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +12,8 @@ import torch
 from fifos import readable_fifo
 from loading import PROCESS_WARNINGS, Sources
 from PIL import Image
-from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
-from torch_reference import PHOTOS, seeded
+from torch_reference import PHOTOS
 
 from fastdecode import DEFAULT_MAX_PIXELS, ImageTooLarge, probe
 from fastdecode.stores import Store, create_store, open_store
@@ -37,7 +35,6 @@ from fastdecode.torch.transforms import (
     Resize,
     ResizeCenterCrop,
 )
-from fastdecode.torch.transforms._random_crop import generator_of
 
 TRANSFORMS = [
     RandomResizedCropFlipNormalize(32),
@@ -94,29 +91,6 @@ def _either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("FASTDECODE_DISABLE", request.param)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
-def test_a_transform_refuses_a_giant(giant: bytes, transform: Any) -> None:
-    """A transform refuses it with the core and without, and writes nothing."""
-    out = torch.full((3, 32, 32), 7, dtype=transform.dtype)
-
-    with pytest.raises(ImageTooLarge):
-        transform(giant, generator=seeded(1), out=out)
-    assert_same(out, 7)
-
-
-@pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)
-def test_a_dataset_names_it(refused: Refused, transform: Any) -> None:
-    """A dataset names it for whole images and crops, one by one and in batches."""
-    dataset = ImageList(refused.paths, transform=transform)
-    for ask in (
-        lambda: dataset[1],
-        lambda: dataset.__getitems__([0, 1]),
-        lambda: StoreDataset(refused.store, transform=transform)[1],
-    ):
-        with pytest.raises(refused.error, match=refused.said):
-            ask()
-
-
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
 @pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
 def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any]) -> None:
@@ -136,15 +110,6 @@ def test_a_loader_names_it_or_leaves_it_out(refused: Refused, how: dict[str, Any
         ((index, path, reason),) = dataset.errors
         assert (index, path) == (1, str(refused.paths[1]))
         assert refused.error is ImageTooLarge or "a FIFO" in reason
-
-
-@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
-def test_pytorchs_dataloader_is_told_of_it(refused: Refused) -> None:
-    """An error in a worker process is raised in the training process."""
-    dataset = ImageList(refused.paths, transform=TRANSFORMS[0])
-    with pytest.raises(refused.error, match=refused.said) as caught:
-        list(DataLoader(dataset, 3, num_workers=1))
-    traceback.clear_frames(caught.tb)  # or the worker waits for a garbage collection
 
 
 def shard(paths: list[Path]) -> str:
@@ -240,26 +205,11 @@ def test_a_limit_of_a_loader_is_for_datasets_of_the_package(tmp_path: Path) -> N
         Loader(dataset, max_pixels=0)
 
     class Own(ImageList):
-        def load(self, index: int, **options: Any) -> Any:
-            return super().load(index, **options)
+        def __getitem__(self, index: int) -> Any:
+            return super().__getitem__(index)
 
-    with pytest.raises(ValueError, match=r"max_pixels= .* Own has its own load"):
+    with pytest.raises(ValueError, match=r"max_pixels= .* Own has its own __getitem__"):
         Loader(Own([path], [0], TRANSFORMS[0]), max_pixels=1000)
-
-
-@pytest.mark.parametrize("transform", [None, *TRANSFORMS], ids=repr)
-def test_without_a_limit_a_giant_is_decoded(giant: bytes, transform: Any, tmp_path: Path) -> None:
-    """Its error disappears with the option that the error names, and a Loader makes the image."""
-    path = tmp_path / "giant.jpg"
-    path.write_bytes(giant)
-    dataset = ImageList([path], [7], transform, max_pixels=None)
-    image, target = dataset[0]
-
-    assert target == 7
-    if transform is not None:
-        with Loader(dataset, threads=1, seed=1) as loader:
-            ((images, _),) = loader
-        assert images[0].shape == image.shape
 
 
 @FIFOS
@@ -274,13 +224,3 @@ def test_lists_and_shards_are_not_read_from_a_fifo(tmp_path: Path) -> None:
             pytest.raises(OSError, match=f"FIFO.*{name}"),
         ):
             read(pipe)
-
-
-@pytest.mark.parametrize("max_pixels", [DEFAULT_MAX_PIXELS, None])
-@pytest.mark.parametrize("generator", [None, generator_of(3)])
-def test_sides_that_no_transform_can_hold_are_refused(generator: Any, max_pixels: Any) -> None:
-    """A header that promises sides of more than 31 bits is too large, whoever draws the crop."""
-    data = b"P6 10 2222222220 255\n" + bytes(300)
-
-    with pytest.raises(ImageTooLarge):
-        RandomResizedCrop(24)(data, generator=generator, max_pixels=max_pixels)

@@ -7,8 +7,6 @@ import gc
 import itertools
 import json
 import random
-import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies
+from loading import COUNT, PROCESS_WARNINGS, Images, Plain, copies, threaded
 from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import (
@@ -30,8 +28,6 @@ from torch.utils.data import (
 )
 
 from fastdecode.torch._loader.order import DrawnBatch
-from fastdecode.torch._loader.transfer import Transfer
-from fastdecode.torch.prefetcher import DevicePrefetcher
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in PROCESS_WARNINGS]
 
@@ -45,13 +41,6 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "processes": ({"workers": 2, "prefetch": 1}, {"num_workers": 2, "prefetch_factor": 1}),
 }
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
-
-
-def threaded(loader: Any) -> DevicePrefetcher:
-    """Return a prefetcher for the host's memory that works as for any device."""
-    prefetcher = DevicePrefetcher(loader, "cpu")
-    prefetcher._transfer = Transfer(torch.device("cpu"))
-    return prefetcher
 
 
 class Given(Sampler[Any]):
@@ -152,27 +141,6 @@ def test_an_error_of_a_sampler_comes_in_its_place(way: str, wrap: Any) -> None:
         with pytest.raises(StopIteration):
             next(batches)
         assert (loader.epoch, loader.state_dict()["batch"]) == (0, 3)
-
-
-@EACH_WAY
-@pytest.mark.parametrize(
-    ("wrap", "options"), [(iter, {}), (threaded, {}), (iter, {"device": "meta"})]
-)
-def test_a_sampler_runs_only_where_batches_are_asked_for(
-    way: str, wrap: Any, options: dict[str, Any]
-) -> None:
-    """No background thread calls it, as in DataLoader: its draws would disturb the training's."""
-    ran: set[int] = set()
-
-    def noted() -> Iterator[int]:
-        for index in range(COUNT):
-            ran.add(threading.get_ident())
-            yield index
-
-    with Loader(NUMBERS, SIZE, sampler=Given(noted), **WAYS[way][0], **options) as loader:
-        for _ in range(2):
-            assert len(list(wrap(loader))) == -(-COUNT // SIZE)
-    assert ran == {threading.get_ident()}
 
 
 # Resuming
@@ -349,23 +317,6 @@ def test_a_random_sampler_goes_on_with_the_same_items(
             assert_same(following, rest[1])
 
 
-def test_draws_of_a_sampler_leave_the_generators_alone() -> None:
-    """The first batch draws from the global generators, as in DataLoader, and later ones do not."""
-    torch.manual_seed(3)
-    expected = list(RandomSampler(NUMBERS)), torch.rand(1)
-    torch.manual_seed(3)
-    with Loader(NUMBERS, SIZE, sampler=RandomSampler(NUMBERS), threads=2) as loader:
-        found = [index for batch in loader for index in batch.tolist()]
-        assert (found, torch.rand(1)) == expected
-    with Loader(NUMBERS, SIZE, sampler=Given(drawn_one_by_one), threads=2) as loader:
-        epoch = iter(loader)
-        next(epoch)
-        before = torch.get_rng_state(), random.getstate()
-        list(epoch)
-    assert_same(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1]
-
-
 @EACH_WAY
 @pytest.mark.parametrize("kind", sorted(RANDOM.keys() - {"stateful", "stateful iterator"}))
 def test_draws_of_a_resumed_sampler_leave_the_generators_alone(kind: str, way: str) -> None:
@@ -484,22 +435,6 @@ def run_numbers(loader: Any, sampler: Any) -> list[Any]:
     return seen
 
 
-def test_the_prefetcher_makes_no_state_until_it_is_asked() -> None:
-    """A state takes time with a million items; that of a batch can also be made later."""
-    sampler = Stateful()
-    with Loader(NUMBERS, SIZE, sampler=sampler, threads=2) as loader:
-        batches = threaded(loader)
-        epoch = iter(batches)
-        next(epoch), next(epoch)
-        assert sampler.saves == 0
-        state = batches.state_dict()
-        assert state["batch"] == 2
-        rest = [batch.tolist() for batch in epoch]
-    with Loader(NUMBERS, SIZE, sampler=Stateful(), threads=1) as again:
-        again.load_state_dict(state)
-        assert [batch.tolist() for batch in again] == rest
-
-
 # Ranks
 
 
@@ -579,32 +514,3 @@ def test_a_dataset_without_a_length_needs_a_sampler(way: str, dataset: Any, how:
         assert type(dataset) is Unsized or "Keys of ?" in repr(loader)
     with pytest.raises((TypeError, NotImplementedError)):
         list(Loader(dataset, 2, **WAYS[way][0]))
-
-
-def test_a_sampler_that_counts_its_epochs_is_not_taken_for_the_caller() -> None:
-    """It may raise its own epoch while it gives items, and the loader's counting goes on."""
-
-    class Counts(Sampler[int]):
-        epoch = 0
-
-        def __iter__(self) -> Iterator[int]:
-            yield from range(COUNT)
-            self.epoch += 10
-
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
-
-    with Loader(NUMBERS, SIZE, sampler=Counts(), threads=2) as loader:
-        for epoch in range(3):
-            assert loader.epoch == epoch
-            list(loader)
-
-
-def test_a_sampler_is_freed_with_its_loader() -> None:
-    """An epoch that is left holds neither the sampler nor the loader."""
-    loader = Loader(NUMBERS, SIZE, sampler=Given(endless), threads=2)
-    next(iter(loader))
-    gone = weakref.ref(loader)
-    del loader
-    gc.collect()
-    assert gone() is None

@@ -68,21 +68,6 @@ def test_what_is_left_is_what_was_left(shards: Path, options: Any, given: int) -
     assert len(list(again)) == TOTAL
 
 
-def test_a_resumed_epoch_can_be_saved_again(shards: Path) -> None:
-    """A state after a resume also counts the samples before it."""
-    whole = list(stream(shards))
-    state = None
-    given: list[Any] = []
-    for count in (7, 30, 1, 42):
-        part = stream(shards)
-        if state is not None:
-            part.load_state_dict(state)
-        given += islice(iter(part), count)
-        state = saved(part.state_dict())
-
-    assert_same(given, whole)
-
-
 def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) -> None:
     """The replacement of a sample does not depend on where reading began."""
     write_shards(tmp_path, SIZES, damaged=range(40, 50))
@@ -93,19 +78,6 @@ def test_a_damaged_image_is_replaced_by_the_same_after_a_resume(tmp_path: Path) 
         list(islice(iter(first), count))
         again.load_state_dict(first.state_dict())
         assert numbers(again) == whole[count:]
-
-
-def test_each_rank_has_its_own_state(shards: Path) -> None:
-    """Three ranks that stop and resume have each sample once."""
-    given: list[int] = []
-    for rank in range(3):
-        options = {"even": "drop", "rank": rank, "world_size": 3}
-        first, again = stream(shards, **options), stream(shards, **options)
-        given += numbers(islice(iter(first), 5 * rank + 3))
-        again.load_state_dict(first.state_dict())
-        given += numbers(again)
-
-    assert len(given) == len(set(given)) == TOTAL // 3 * 3
 
 
 def test_workers_that_read_ahead_are_not_asked(shards: Path) -> None:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 import tarfile
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
+from cases import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from loading import COUNT, PROCESS_WARNINGS, encoded
+from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
 from shards import add, numbers, write_shards
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.worker import WorkerInfo
 
 from fastdecode import DecodeError
 from fastdecode.errors import StoreError
-from fastdecode.torch import ShardStream, StoreDataset
-from fastdecode.torch.transforms import (
-    RandomResizedCropFlipNormalize,
-    ResizeCenterCropNormalize,
-)
+from fastdecode.torch import ShardStream
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize
 
 SIZES = [5, 11, 0, 9, 4]
 TOTAL = sum(SIZES)
@@ -53,47 +59,78 @@ def test_samples_are_those_of_the_shards_in_order(shards: Path) -> None:
         assert_same(image, SMALL(encoded()[number % COUNT]), int(number))
 
 
-@pytest.mark.parametrize("places", ["folder", "wildcard", "list"])
-def test_shards_are_named_in_many_ways(shards: Path, places: str) -> None:
-    """A folder of shards, a wildcard and a list give the same samples as the braces."""
-    named = {
-        "folder": shards,
-        "wildcard": str(shards / "part-*.tar"),
-        "list": [shards / f"part-{number:03}.tar" for number in range(5)],
-    }[places]
-
-    assert ShardStream(named).shards == stream(shards).shards
+@contextmanager
+def in_worker(number: int, count: int) -> Iterator[None]:
+    """Be a worker process of a DataLoader; with a count of 0, be none."""
+    info = {"id": number, "num_workers": count, "seed": 7 + number, "dataset": None}
+    with pytest.MonkeyPatch.context() as patch:
+        name = "torch.utils.data._utils.worker._worker_info"
+        patch.setattr(name, WorkerInfo(**info) if count else None)
+        yield
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("even", [None, "drop"])
-def test_workers_share_the_samples(shards: Path, workers: int, even: Any) -> None:
-    """Each sample comes once and is the same, for any number of workers."""
-    loader = DataLoader(stream(shards, even=even), 4, num_workers=workers)
-    images = {}
-    for batch, targets in loader:
-        images.update(zip(targets.tolist(), batch, strict=True))
-    alone = {number: image for image, number in stream(shards)}
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=6),
+    st.tuples(st.integers(1, 4), st.integers(0, 3)),
+    st.sampled_from(["uncounted", "counted", "drop"]),
+    st.integers(1, 9),
+    st.booleans(),
+    st.integers(0, 30),
+    st.integers(0, 99),
+)
+@settings(WITHOUT_SHRINKING, max_examples=examples(200))
+def test_each_sample_goes_to_one_worker_of_one_rank(
+    sizes: list[int],
+    processes: tuple[int, int],
+    how: str,
+    buffer: int,
+    shuffle: bool,
+    begin: int,
+    seed: int,
+) -> None:
+    """Of counted shards, shares differ by one sample; the rest is the same from any place."""
+    ranks, workers = processes
+    options: dict[str, Any] = {"shuffle": shuffle, "buffer": buffer, "seed": seed, "threads": 1}
+    options |= {"counted": {"counts": sizes}, "drop": {"even": "drop"}}.get(how, {})
+    shares: list[list[list[int]]] = []
+    with TemporaryDirectory() as folder:
+        paths = write_shards(Path(folder), sizes)
+        for rank in range(ranks):
+            each = ShardStream(paths, SMALL, rank=rank, world_size=ranks, **options)
+            shares.append([])
+            for worker in range(max(1, workers)):
+                with in_worker(worker, workers):
+                    shares[-1].append(numbers(each))
+                    samples = iter(each)
+                    before = numbers(islice(samples, begin))
+                    each.load_state_dict(json.loads(json.dumps(each.state_dict())))
+                    assert before + numbers(each) == shares[-1][-1]
+    total, given_out = sum(sizes), [one for rank in shares for share in rank for one in share]
+    lengths = [[len(share) for share in rank] for rank in shares]
+    of_ranks = [sum(rank) for rank in lengths]
 
-    assert sorted(images) == list(range(TOTAL))
-    assert_same(images, alone)
+    assert len(set(given_out)) == len(given_out)
+    assert set(given_out) <= set(range(total))
+    assert len(given_out) == (total // ranks * ranks if how == "drop" else total)
+    if how != "uncounted":
+        assert max(of_ranks) - min(of_ranks) <= (how == "counted")
+        assert lengths == [sorted(rank, reverse=True) for rank in lengths]
+        assert max(rank[0] - rank[-1] for rank in lengths) <= 1
+    elif len({*sizes}) == 1 and total:  # no rank has a shard too much
+        assert max(of_ranks) < total / ranks + sizes[0]
+    if not shuffle:
+        assert [share == sorted(share) for rank in shares for share in rank].count(False) == 0
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 8])
-def test_ranks_share_the_samples(shards: Path, ranks: int) -> None:
-    """Each sample goes to one rank; with `even`, all have equally many."""
-    for even, expected in ((None, TOTAL), ("drop", TOTAL // ranks * ranks)):
-        streams = [
-            stream(shards, shuffle=True, even=even, rank=rank, world_size=ranks)
-            for rank in range(ranks)
-        ]
-        shares = [numbers(each) for each in streams]
-        given = [number for share in shares for number in share]
+def test_every_place_of_the_buffer_is_drawn_alike(tmp_path: Path) -> None:
+    """Over many seeds, each of its items is equally often the first."""
+    (path,) = write_shards(tmp_path, [9])
+    how: dict[str, Any] = {"shuffle": True, "buffer": 4, "threads": 1, "target_transform": None}
+    streams = [ShardStream(path, SMALL, seed=seed, **how) for seed in range(600)]
+    first = Counter(next(iter(each))[1] for each in streams)
 
-        assert len(given) == len(set(given)) == expected
-        if even:
-            assert [len(share) for share in shares] == [len(each) for each in streams]
-            assert len(set(map(len, shares))) == 1
+    assert set(first) == {0, 1, 2, 3}
+    assert min(first.values()) > 105
 
 
 def test_order_and_draws_follow_from_seed_and_epoch(shards: Path) -> None:
@@ -153,61 +190,6 @@ def test_samples_without_targets_are_images(tmp_path: Path) -> None:
     assert next(iter(DataLoader(alone, 4))).shape == (4, 3, 24, 24)
 
 
-def test_length_is_known_where_shards_are_counted(shards: Path) -> None:
-    """`even` counts the samples, and `counts` gives them; otherwise there is no length."""
-    assert len(stream(shards, even="drop", rank=1, world_size=2)) == 14
-    assert len(stream(shards, counts=SIZES, rank=1, world_size=2)) == 15
-    assert stream(shards, even="drop").counts == SIZES
-    with pytest.raises(TypeError, match="counts="):
-        len(stream(shards))
-
-
-def test_transforms_of_decoded_images_work_too(shards: Path) -> None:
-    """Without a transform samples are Pillow images; `output` and `target_transform` apply."""
-    plain = ShardStream(str(shards / PATTERN))
-    arrays = ShardStream(str(shards / PATTERN), output="array", reduce=2, target_transform=str)
-
-    assert next(iter(plain))[0].size == (64, 48)
-    image, target = next(iter(arrays))
-    assert (image.shape, target) == ((24, 32, 3), "0")
-
-
-def test_two_iterators_do_not_disturb_each_other(shards: Path) -> None:
-    """Two iterators are independent."""
-    once = stream(shards)
-    pairs = list(zip(once, once, strict=True))
-
-    assert numbers(first for first, _ in pairs) == numbers(second for _, second in pairs)
-    assert numbers(pickle.loads(pickle.dumps(once))) == list(range(TOTAL))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"buffer": 0}, {"even": "repeat"}, {"threads": 0}, {"counts": [1, 2]}),
-        *({"rank": 2, "world_size": 2}, {"rank": 2}, {"on_error": "ignore"}, {"reduce": 2}),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_are_refused(shards: Path, options: Any) -> None:
-    """The error names the argument."""
-    with pytest.raises(ValueError, match=next(iter(options))):
-        stream(shards, **options)
-
-
-def test_missing_shards_are_told(tmp_path: Path) -> None:
-    """No shards, a missing name, or a negative epoch is an error at once."""
-    with pytest.raises(FileNotFoundError):
-        ShardStream(tmp_path / "none.tar")
-    with pytest.raises(ValueError, match="shards"):
-        ShardStream([])
-    write_shards(tmp_path, SIZES)
-    with pytest.raises(ValueError, match="epoch"):
-        stream(tmp_path).set_epoch(-1)
-    with pytest.raises(TypeError, match="seed"):
-        stream(tmp_path, seed="one")
-
-
 def test_shards_on_a_server_are_streamed(tmp_path: Path) -> None:
     """Remote shards need no index to be read or counted; an index makes counting faster."""
     fsspec = pytest.importorskip("fsspec")
@@ -260,21 +242,6 @@ def test_one_sample_without_a_target_does_not_drop_those_of_others(tmp_path: Pat
     assert [target for _, target in ShardStream(path, SMALL)] == [None, 1, None, 3]
     alone = ShardStream(path, SMALL, has_targets=False)
     assert {type(sample) for sample in alone} == {torch.Tensor}
-
-
-def test_a_dataset_hands_options_to_its_store(tmp_path: Path) -> None:
-    """Options of the store, such as the image's file in a sample, are passed on."""
-    path = tmp_path / "a.tar"
-    with tarfile.open(path, "w") as tar:
-        add(tar, "1.jpg", encoded()[0])
-        add(tar, "1.other.jpg", encoded()[1])
-        add(tar, "1.cls", b"5")
-    dataset = StoreDataset(path, store_options={"image": "other.jpg"})
-
-    assert dataset.key(0) == "1.other.jpg"
-    assert dataset[0][1] == 5
-    with pytest.raises(ValueError, match="open"):
-        StoreDataset(dataset.store, store_options={"image": "jpg"})
 
 
 # Damage
@@ -335,11 +302,12 @@ def test_a_damaged_shard_is_an_error(tmp_path: Path, on_error: Any) -> None:
     assert given == list(range(len(given)))
 
 
-def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [10, 12])
+def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path, count: int) -> None:
     """A shard with another number of samples than counted is an error."""
     write_shards(tmp_path, SIZES)
     counted = stream(tmp_path, even="drop")
-    write_shards(tmp_path, [5, 12])
+    write_shards(tmp_path, [5, count])
 
     with pytest.raises(StoreError, match=r"part-001\.tar.* 11 "):
         list(counted)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -21,24 +20,11 @@ from torch_reference import PHOTOS
 
 from fastdecode.testing import encode
 from fastdecode.torch import Fused, ImageList, fuse
-from fastdecode.torch.transforms import (
-    Compose,
-    Normalize,
-    RandomResizedCrop,
-    Resize,
-    ToTensor,
-)
+from fastdecode.torch.transforms import Compose, Normalize, RandomResizedCrop, Resize, ToTensor
 
 pytest.importorskip("torchvision")
 
-from torchvision.transforms import (
-    CenterCrop,
-    ColorJitter,
-    PILToTensor,
-    RandomApply,
-    RandomHorizontalFlip,
-    RandomPerspective,
-)
+from torchvision.transforms import CenterCrop, PILToTensor, RandomHorizontalFlip
 
 native_core()
 pytestmark = pytest.mark.filterwarnings(*PROCESS_WARNINGS)
@@ -185,28 +171,7 @@ def test_a_step_gets_the_images_of_the_dataset_and_nothing_else() -> None:
     assert (len(list(loader)), step.sizes) == (3, [(32, 32)] * 3)
 
 
-def test_what_a_step_keeps_is_seen_by_its_next_call() -> None:
-    """A step that mixes an image with the one before does so in the order of the samples."""
-
-    def mixing() -> Any:
-        before: list[Any] = []
-
-        def mix(x: Any) -> Any:
-            before.append(x)
-            return sum(before) / len(before)
-
-        return Compose([resize(), ToTensor(), mix])
-
-    written = mixing()
-    for made, file in zip(images(mixing(), {"threads": 0}), FILES, strict=True):
-        check(made, as_written(written, file))
-
-
 # ---- what it draws ----
-
-
-def drawn(x: Any) -> Any:
-    return x * 0 + torch.rand(()) + random.random() + float(np.random.rand())  # noqa: NPY002
 
 
 def reseeded(x: Any) -> Any:
@@ -219,20 +184,6 @@ def drawn_and_set_back(x: Any) -> Any:
     torch.rand(5)
     torch.set_rng_state(state)
     return x
-
-
-def test_draws_follow_from_seed_epoch_and_item() -> None:
-    """Any number of processes, or none, draws the same; epochs and items differ."""
-    dataset = ImageList(FILES, [0] * 3, transform=Compose([resize(), ToTensor(), drawn]))
-    runs = []
-    for how in ({"threads": 0}, {"workers": 1}, {"workers": 2}):
-        torch.manual_seed(len(runs))
-        before = torch.get_rng_state()
-        with SeededLoader(dataset, 1, **how) as loader:
-            runs.append([float(x[0, 0, 0, 0]) for _ in range(2) for x, _ in loader])
-        assert_same(torch.get_rng_state(), before, how)
-    assert runs[0] == runs[1] == runs[2]
-    assert len({*runs[0]}) == 6
 
 
 def test_what_the_core_draws_after_a_step_is_what_the_step_has_seeded() -> None:
@@ -248,48 +199,6 @@ def test_what_the_core_draws_after_a_step_is_what_the_step_has_seeded() -> None:
     with SeededLoader(dataset, 8, threads=0) as loader:
         ((made, _),) = loader
     assert len({one.numpy().tobytes() for one in made}) == 8
-
-
-class SaysSafe:
-    """A step that several threads may call."""
-
-    thread_safe = True
-
-    def __call__(self, image: Any) -> Any:
-        return ImageOps.invert(image)
-
-
-def test_where_a_step_is_called() -> None:
-    """In worker processes, unless it or the dataset says that threads may call it."""
-    plain = Compose([resize(), ImageOps.invert, ToTensor()])
-    dataset = ImageList(FILES, [0] * 3, transform=plain)
-    assert not dataset.isolated
-    loader = SeededLoader(dataset, num_workers=2)
-    assert (loader.workers, "a step of its transform" in repr(loader)) == (2, True)
-    assert "in Python, in worker processes: <function invert" in repr(dataset)
-
-    dataset.thread_safe = True
-    assert SeededLoader(dataset, num_workers=2).threads == 2
-    safe = Compose([resize(), SaysSafe(), RandomHorizontalFlip(), ToTensor()])
-    dataset = ImageList(FILES, [0] * 3, transform=safe)
-    assert dataset.isolated
-    runs = [images(safe, how) for how in ({"threads": 2}, {"threads": 1}, {"workers": 1})]
-    assert_same(runs[0], runs[1])
-    assert_same(runs[0], runs[2])
-
-
-def test_a_transform_of_bytes_of_ones_own_says_that_it_is_isolated() -> None:
-    """A class below `EncodedTransform` runs in processes, unless it says otherwise itself."""
-
-    class Own(RandomResizedCrop):
-        def __call__(self, data: Any, **options: Any) -> Any:
-            return super().__call__(data, **options) + 0
-
-    class Isolated(Own):
-        isolated = True
-
-    assert not ImageList(FILES, [0] * 3, transform=Own(16)).isolated
-    assert ImageList(FILES, [0] * 3, transform=Isolated(16)).isolated
 
 
 # ---- what it sees ----
@@ -440,12 +349,6 @@ def test_a_step_may_change_a_later_one(way: str) -> None:
     assert sides == ([21, 22, 23] if way == "here" else [21, 21, 22])
 
 
-def test_a_safe_step_does_not_vouch_for_others() -> None:
-    """A step that is not thread-safe is found inside a known one that follows another step."""
-    steps = [SaysSafe(), RandomApply([ImageOps.mirror], p=1.0), ToTensor()]
-    assert not ImageList(FILES, [0] * 3, transform=Compose(steps)).isolated
-
-
 @pytest.mark.parametrize("values", [np.array, torch.tensor])
 def test_a_mean_that_is_changed_in_place_takes_effect(values: Any) -> None:
     """The array is the same object: its values tell."""
@@ -469,22 +372,3 @@ def test_a_librarys_step_in_a_thread_draws_from_the_samples_seed() -> None:
         with SeededLoader(dataset, 3, threads=2) as loader:
             batches.extend(images for images, _ in loader)
     assert_same(batches[0], batches[1])
-
-
-def test_what_the_core_refuses_depends_on_the_samples_seed() -> None:
-    """The corners of a small image may be drawn so that it has no perspective: then others are."""
-    image = PillowImage.fromarray(np.random.default_rng(0).integers(0, 256, (4, 4, 3), np.uint8))
-    steps = [ColorJitter(0.9), RandomPerspective(1.0, p=1), ToTensor()]
-    dataset = Sources(encode(image, "png"), transform=Compose(steps))
-    for seed in range(20):
-        first, second = (_images_or_none(dataset, seed) for _ in range(2))
-        assert_same(first, second, seed)
-
-
-def _images_or_none(dataset: Any, seed: int) -> torch.Tensor:
-    """Return what a `Loader` makes, in a batch that is empty if the others are no better."""
-    with SeededLoader(dataset, 1, seed=seed, threads=0, collate_fn=list) as loader:
-        try:
-            return torch.stack([image for batch in loader for image, _ in batch])
-        except torch.linalg.LinAlgError:
-            return torch.empty(0)

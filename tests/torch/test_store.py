@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,14 +19,11 @@ from torch.utils.data import ConcatDataset, DataLoader
 
 from fastdecode import DecodeError, stores
 from fastdecode.errors import StoreError
-from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores import Store
 from fastdecode.stores.tar import index_tar
 from fastdecode.torch import DecodeOptions, ImageFolder, Loader, StoreDataset
 from fastdecode.torch._errors import Failure
-from fastdecode.torch.transforms import (
-    RandomResizedCropFlipNormalize,
-    ResizeCenterCropNormalize,
-)
+from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize
 
 CLASSES = ("cat", "dog", "eel")
 KINDS = {name: "".join(kind.suffixes[:1]) for name, kind in stores.KINDS.items() if name != "list"}
@@ -109,7 +105,7 @@ def test_batches_are_those_of_the_folder(tmp_path: Path, folder: Path, kind: str
 
     assert_same(epoch(dataset, 4, shuffle=True, seed=3), epoch(plain, 4, shuffle=True, seed=3))
     assert dataset.targets == plain.targets
-    if kind == "recordio":  # whose keys are numbers, and which has no names of classes
+    if kind in ("recordio", "hdf5"):  # which have no names of classes
         return
     assert dataset.classes == plain.classes
     assert dataset.class_to_idx == plain.class_to_idx
@@ -129,25 +125,6 @@ def test_worker_processes_open_the_store_by_themselves(tmp_path: Path, context: 
     several = DataLoader(every, 6, num_workers=1, multiprocessing_context=context)
 
     assert_same(list(several), list(DataLoader(every, 6)))
-
-
-@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
-def test_ranks_share_the_shards_of_a_tar_store(tmp_path: Path) -> None:
-    """Ranks of `Loader` share the items of several shards, each item once."""
-    for shard in range(3):
-        with create_store(tmp_path / f"part-{shard}.tar") as writer:
-            for number in range(shard, COUNT, 3):
-                writer.add(f"{number}.jpg", encoded()[number], number)
-    dataset = StoreDataset(tmp_path / "part-{0..2}.tar", RandomResizedCropFlipNormalize(24))
-
-    loaders = [
-        Loader(dataset, 4, True, seed=0, rank=rank, world_size=4, threads=2) for rank in range(4)
-    ]
-    shares = [[int(target) for batch in loader for target in batch[1]] for loader in loaders]
-
-    assert len(dataset) == COUNT
-    assert sorted(target for share in shares for target in share) == list(range(COUNT))
-    assert {len(share) for share in shares} == {5, 6}
 
 
 @pytest.mark.filterwarnings(*PROCESS_WARNINGS)
@@ -228,50 +205,6 @@ def test_whether_there_are_targets_is_found_out() -> None:
     assert some.targets == [None, *range(1, COUNT)]
     assert len(asked) == before + COUNT
     assert "_targets" not in copy.copy(some).__dict__
-
-
-def test_items_are_those_of_a_list() -> None:
-    """Negative indices and tensors are accepted, others raise; a source is the store's own view."""
-    dataset = StoreDataset(Listed(abs))
-
-    assert dataset[-1][1] == dataset[torch.tensor(COUNT - 1)][1] == COUNT - 1
-    for wrong in (COUNT, -COUNT - 1):
-        with pytest.raises(IndexError, match="memory"):
-            dataset[wrong]
-    with pytest.raises(IndexError):
-        dataset.key(COUNT)
-    source, _ = dataset.read(3)
-    assert isinstance(source, memoryview)
-    assert source.obj is encoded()[3]
-
-
-def test_copies_read_by_themselves(tmp_path: Path) -> None:
-    """A pickled dataset opens its store again, and works after the first was closed."""
-    dataset = StoreDataset(
-        stored(tmp_path, "tar"), RandomResizedCropFlipNormalize(24, scale=(1, 1))
-    )
-    other = pickle.loads(pickle.dumps(dataset))
-    dataset.store.close()
-
-    assert len(other) == COUNT
-    assert other[2][1] == 0
-    with pytest.raises(ValueError, match="closed"):
-        dataset[2]
-
-
-def test_a_store_that_is_open_is_taken_as_it_is(tmp_path: Path) -> None:
-    """An open store is used as it is, and takes no options; repr shows the store."""
-    location = stored(tmp_path, "tar", targets=False)
-    with open_store(location) as store:
-        dataset = StoreDataset(store, reduce=2, output="array", target_transform=str)
-
-        assert dataset.store is store
-        assert dataset[0].shape == (24, 32, 3)
-        assert f"Store: tar at {location}" in repr(dataset)
-        with pytest.raises(ValueError, match="open already"):
-            StoreDataset(store, kind="tar")
-    with pytest.raises(FileNotFoundError):
-        StoreDataset(tmp_path / "there is none.tar")
 
 
 _TRUNCATED = """

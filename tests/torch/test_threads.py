@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from loading import PROCESS_WARNINGS, Images, Plain, copies, pool_threads, same, script, wait_until
+from loading import PROCESS_WARNINGS, Images, Plain, copies, same, script
 from same import assert_same
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastdecode.torch._loader.threads import ThreadPool, use_single_thread
 from fastdecode.torch.loader import Loader
 
 
@@ -80,59 +79,6 @@ def test_batches_are_collated_by_one_thread_of_the_pool(
     assert torch.get_num_threads() == 3
 
 
-@pytest.mark.usefixtures("three_threads")
-def test_single_thread_is_of_the_calling_thread_alone() -> None:
-    """A thread that limits itself does not change the process's setting."""
-
-    def limited() -> int:
-        use_single_thread()
-        return int(torch.get_num_threads())
-
-    threads = [threading.Thread(target=limited) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert in_new_thread(limited) == 1
-    assert in_new_thread(torch.get_num_threads) == torch.get_num_threads() == 3
-
-
-def test_pool_carries_out_tasks_and_drops_the_rest_at_its_end() -> None:
-    """One thread works in order; after `close`, waiting tasks are dropped and threads end."""
-    begun, go, done = threading.Event(), threading.Event(), []
-    pool_of_one = ThreadPool(1)
-    for number in range(3):
-        pool_of_one.submit(lambda number=number: done.append(number))
-    pool_of_one.submit(lambda: (begun.set(), go.wait(30)))
-    pool_of_one.submit(lambda: done.append("never"))
-    assert begun.wait(30)
-    threading.Timer(0.05, go.set).start()
-    pool_of_one.close()
-    pool_of_one.close()
-
-    assert done == [0, 1, 2]
-    wait_until(lambda: not any(thread.name == "fastdecode-0" for thread in pool_threads()))
-
-
-def test_pool_keeps_nothing_of_a_task_that_is_done() -> None:
-    """A waiting thread holds no reference to its last task."""
-    released = threading.Event()
-
-    class Task:
-        def __call__(self) -> None:
-            """Do nothing."""
-
-        def __del__(self) -> None:
-            released.set()
-
-    pool_of_one = ThreadPool(1)
-    pool_of_one.submit(Task())
-
-    assert released.wait(30)
-    pool_of_one.close()
-
-
 def in_child(work: Callable[[], bytes]) -> bytes:
     """Fork, and return the result or the error of the child."""
     reads, writes = os.pipe()
@@ -177,7 +123,6 @@ LEFT_OPEN = {
     "a prefetcher": """
 from fastdecode.torch.prefetcher import DevicePrefetcher
 held = iter(DevicePrefetcher(Loader(loading.Images(), 1, threads=2), "meta"))""",
-    "reads ahead": "held = iter(Loader(loading.Images(), 1, read_threads=1))",
     "a device": "held = iter(Loader(loading.Images(), 1, device='meta'))",
     "the core": """
 from fastdecode.samples import photos
@@ -196,31 +141,6 @@ def test_an_exit_in_the_middle_of_an_epoch_is_clean(opened: str, late: bool) -> 
     out, error = process.communicate(timeout=60)
 
     assert (process.returncode, out, error) == (0, "", "")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
-def test_threads_that_cannot_start_leave_none_behind() -> None:
-    """If some of a pool's threads cannot start, the others end, and an error says so."""
-    process = script("""
-import resource
-import fastdecode, torch
-
-torch.get_num_threads()
-threading.stack_size(64 << 20)
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20), resource.RLIM_INFINITY))
-try:
-    next(iter(Loader(loading.Plain(lambda _: 0, 8), 4, threads=40)))
-except fastdecode.ThreadsUnavailable as error:
-    print(error)
-deadline = time.monotonic() + 10
-while threading.active_count() > 1 and time.monotonic() < deadline:
-    time.sleep(0.05)
-print(threading.active_count())
-""")
-    out, error = process.communicate(timeout=60)
-
-    assert (out, error) == ("cannot start 40 threads\n1\n", "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")

@@ -118,23 +118,6 @@ def test_lightning_resumes_with_the_orders_that_follow(tmp_path: Path) -> None:
     assert model.seen["train"] == orders(4)[2:]
 
 
-def test_lightning_overfits_and_keeps_the_callers_sampler(tmp_path: Path) -> None:
-    """`overfit_batches` takes a loader in order; Lightning sets a sampler's epochs."""
-    module, trainer = lightning_parts(tmp_path)
-    model = module()
-    trainer(max_epochs=2, overfit_batches=2).fit(model, training(shuffle=False))
-    assert model.seen["train"] == [list(range(8))] * 2
-
-    sampler = torch.utils.data.DistributedSampler(range(COUNT), 1, 0)
-    model = module()
-    trainer(max_epochs=3).fit(model, training(shuffle=False, sampler=sampler))
-    wanted = []
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        wanted.append(list(sampler))
-    assert model.seen["train"] == wanted
-
-
 def test_accelerate_prepares_and_trains() -> None:
     """`prepare` takes the loader unchanged, and training sees its orders."""
     accelerate = pytest.importorskip("accelerate", exc_type=ImportError)

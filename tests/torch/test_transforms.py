@@ -6,7 +6,6 @@ import copy
 import io
 import math
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -15,9 +14,8 @@ import pytest
 import torch
 import torch_reference as reference
 from cases import examples
-from corpus import CORPUS, usable_backends
+from corpus import CORPUS
 from encoded import with_orientation
-from forged import tiff
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources
@@ -136,20 +134,6 @@ def test_samples_are_the_references(
     assert_same(ours.get_state(), theirs.get_state())
 
 
-@pytest.mark.parametrize("value", range(1, 9))
-@pytest.mark.parametrize("sides", [(1, 1), (1, 9), (9, 1)], ids="{0[0]}x{0[1]}".format)
-def test_lines_of_pixels_are_turned_where_nothing_is_resized(
-    value: int, sides: tuple[int, int]
-) -> None:
-    """An image with a side of one pixel is turned as its Exif orientation says."""
-    photo = Image.open(PHOTOS[0]).resize(sides)
-    turned = encode(photo, "PNG", exif=with_orientation(value))
-    expected = pixels(turned, orient=True)
-    height, width = expected.shape[1:]
-
-    assert_same(Resize((height, width), **EXACT)(turned, orient=True), expected)
-
-
 @pytest.mark.parametrize("disabled", ["", "native"])
 @pytest.mark.parametrize("upright", [True, False])
 def test_of_a_strip_only_what_is_shown_is_resized(
@@ -178,23 +162,6 @@ def test_resize_rounds_the_longer_side_as_torchvision(size: Any) -> None:
         expected = resize(pixels(data), size[0] if isinstance(size, list) else size)
 
         assert levels(Resize(size, **EXACT)(data), expected) <= 1
-
-
-@pytest.mark.parametrize("backend", usable_backends())
-def test_every_backend_gives_the_same(backend: str) -> None:
-    """A named backend decodes."""
-    if backend == "pillow_heif":
-        data = (CORPUS / "formats/pillow_heif__heif_RGB_8__29x100.heif").read_bytes()
-        expected = Resize((20, 30), **EXACT)(data)
-    elif backend == "tifffile":
-        photo = pixels(PHOTO)
-        data = tiff(photo.permute(1, 2, 0).numpy(), 8, 2, tile=(64, 64))
-        expected = resize(photo, (20, 30))
-    else:
-        data = PHOTO
-        expected = resize(pixels(data), (20, 30))
-
-    assert levels(Resize((20, 30), **EXACT)(data, backend=backend), expected) <= 1
 
 
 TRANSFORMS = [
@@ -247,22 +214,6 @@ def test_the_result_follows_from_file_and_seed_alone(transform: Any) -> None:
     assert_same(made, dict.fromkeys(made, expected))
     assert_same(expected, kept)
     assert transform.isolated
-
-
-def test_many_threads_give_what_one_gives() -> None:
-    """Threads can share transforms."""
-    files = [path.read_bytes() for path in PHOTOS]
-    tasks = [(t, d, n) for n in range(4) for t in TRANSFORMS for d in files]
-
-    def run(task: Any) -> Any:
-        transform, data, seed = task
-        return transform(data, generator=seeded(seed))
-
-    alone = [run(task) for task in tasks]
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(run, tasks))
-
-    assert_same(alone, together)
 
 
 REPRS = {

@@ -10,40 +10,22 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from loading import (
-    COUNT,
-    EXACT,
-    PROCESS_WARNINGS,
-    Images,
-    Plain,
-    Sources,
-    copies,
-    encoded,
-    same,
-)
+from loading import COUNT, EXACT, PROCESS_WARNINGS, Images, Plain, Sources, copies, encoded, same
 from loading import SeededLoader as Loader
-from PIL import Image, ImageOps
+from PIL import ImageOps
 from same import assert_same
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, get_worker_info
 from torch_reference import PHOTOS
 
 import fastdecode
 from fastdecode.stores.base import Store
-from fastdecode.torch import (
-    DecodeDataset,
-    DecodeMixin,
-    DecodeOptions,
-    ImageList,
-    StoreDataset,
-    fuse,
-)
-from fastdecode.torch._loader.order import sample_seed
-from fastdecode.torch._user_code import is_thread_safe
+from fastdecode.torch import DecodeDataset, DecodeMixin, DecodeOptions, ImageList, StoreDataset
 from fastdecode.torch.transforms import (
     Compose,
     RandomResizedCrop,
@@ -138,20 +120,17 @@ READERS: dict[str, Callable[[Cursor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", [{}, {"read_threads": 3}], ids=str)
 @pytest.mark.parametrize("core", [True, False])
 @pytest.mark.parametrize("reader", READERS)
 def test_code_that_shares_a_cursor_gives_each_item_its_own(
-    reader: str, core: bool, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    reader: str, core: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads give what one thread gives, wherever the user's code reads with a common cursor."""
     if not core:
         monkeypatch.setenv("FASTDECODE_DISABLE", "native")
-    if reader == "a foreign dataset" and how:
-        pytest.skip("only a DecodeDataset can be read ahead")
     with Loader(READERS[reader](Cursor()), 4, threads=0) as loader:
         expected = copies(loader)
-    with Loader(READERS[reader](Cursor()), 4, threads=6, **how) as loader:
+    with Loader(READERS[reader](Cursor()), 4, threads=6) as loader:
         assert_same(copies(loader), expected)
 
 
@@ -159,24 +138,129 @@ def _read(self: Any, index: int) -> Any:
     return ImageList.read(self, index)
 
 
-def test_which_methods_may_run_in_several_threads() -> None:
-    """Ours may, and those of a class that says so; a class below with its own says it anew."""
-    own: dict[str, Any] = {"read": _read}
-    plain = type("Plain", (ImageList,), own)
-    declared = type("Declared", (plain,), {**own, "thread_safe": True})
-    below, own_below = type("Below", (declared,), {}), type("OwnBelow", (declared,), own)
-    targets = type("Targets", (ImageList,), {"map_target": lambda _, target, geometry: target})
-    of_object, replaced = plain([]), ImageList([])
-    of_object.thread_safe = True
-    replaced.read = lambda _: (b"", 0)
-    safe = [ImageList([]), declared([]), below([]), targets([]), of_object]
-    assert [is_thread_safe(one, "read") for one in safe] == [True] * 5
-    for one in (plain([]), own_below([]), replaced):
-        assert not is_thread_safe(one, "read"), one
-    assert is_thread_safe(ImageList([]), "map_target")
-    assert not is_thread_safe(targets([]), "map_target")
-    own_below.thread_safe = True
-    assert is_thread_safe(own_below([]), "read")
+# ---- where it is called ----
+
+
+def _read(self: Any, index: int) -> Any:
+    return ImageList.read(self, index)
+
+
+def _item(self: Any, index: int) -> Any:
+    return ImageList.__getitem__(self, index)
+
+
+def _says_so(one: Any) -> Any:
+    one.thread_safe = True
+    return one
+
+
+class Inverts:
+    """A step of one's own."""
+
+    def __call__(self, image: Any) -> Any:
+        return ImageOps.invert(image)
+
+
+class OwnCrop(RandomResizedCrop):
+    """A transform of bytes of one's own."""
+
+    def __call__(self, data: Any, **options: Any) -> Any:
+        return super().__call__(data, **options) + 0
+
+
+class OwnImages(Dataset[Any]):
+    """What people write: it opens an image, and calls its transform."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(fastdecode.open(encoded()[index]).convert("RGB")), index
+
+
+READS, ITEMS = ({"read": _read}, {"__getitem__": _item})
+SAFE: dict[str, Any] = {"thread_safe": True}
+Mine: Any = type("Mine", (ImageList,), READS)
+Safe: Any = type("Safe", (Mine,), {**READS, **SAFE})
+SafeImages: Any = type("SafeImages", (OwnImages,), SAFE)
+SafeStep: Any = type("SafeStep", (Inverts,), SAFE)
+
+
+def _photos(transform: Any = None, kind: Any = ImageList, **options: Any) -> Any:
+    return kind(PHOTOS[:2], [0, 0], transform, **options)
+
+
+def _steps(*steps: Any) -> Any:
+    return _photos(Compose([Resize((16, 16)), *steps, ToTensor()]))
+
+
+PLACES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
+    "whole images": (_photos, ()),
+    "a crop": (lambda: _photos(CROP), ()),
+    "known steps": (lambda: _steps(v1.RandomHorizontalFlip()), ()),
+    "a step that says so": (lambda: _steps(SafeStep(), v1.RandomHorizontalFlip()), ()),
+    "a crop that says so": (lambda: _photos(type("Crop", (OwnCrop,), {"isolated": True})(9)), ()),
+    "a class that says so": (lambda: _photos(kind=Safe), ()),
+    "a class below that": (lambda: _photos(kind=type("Below", (Safe,), {})), ()),
+    "an object that says so": (lambda: _says_so(_photos(Inverts(), Mine)), ()),
+    "its own item, and says so": (
+        lambda: _photos(CROP, type("Item", (ImageList,), {**ITEMS, **SAFE})),
+        (),
+    ),
+    "parts": (lambda: ConcatDataset([_photos(CROP), Subset(_photos(CROP), [1])]), ()),
+    "no class of ours, but says so": (lambda: SafeImages(CROP), ()),
+    "a subset of that": (lambda: Subset(SafeImages(CROP), range(9)), ()),
+    "several of that": (lambda: ConcatDataset([SafeImages(CROP), SafeImages(CROP)]), ()),
+    "a function": (
+        lambda: _photos(ImageOps.invert),
+        ("a step of its transform", "True in ImageList"),
+    ),
+    "a step": (lambda: _steps(Inverts()), ("a step of its transform",)),
+    "a step behind one that says so": (
+        lambda: _steps(SafeStep(), v1.RandomApply([ImageOps.mirror], p=1.0)),
+        ("a step of its transform",),
+    ),
+    "a crop of one's own": (lambda: _photos(OwnCrop(9)), ("a step of its transform",)),
+    "target_transform": (lambda: _photos(CROP, target_transform=str), ("target_transform",)),
+    "map_target": (
+        lambda: _photos(CROP, type("Maps", (ImageList,), {"map_target": lambda *_: 0})),
+        ("Maps.map_target", "code of your own"),
+    ),
+    "its own read": (lambda: _photos(CROP, Mine), ("Mine.read", "thread_safe = True")),
+    "its own read below one that says so": (
+        lambda: _photos(CROP, type("Below", (Safe,), READS)),
+        ("Below.read",),
+    ),
+    "its own item": (
+        lambda: _photos(CROP, type("Item", (ImageList,), ITEMS)),
+        ("Item.__getitem__", "thread_safe = True in Item"),
+    ),
+    "no class of ours": (lambda: OwnImages(CROP), ("OwnImages", "thread_safe")),
+    "one of two": (lambda: ConcatDataset([SafeImages(CROP), OwnImages(CROP)]), ("ConcatDataset",)),
+}
+if find_spec("kornia_rs"):
+    PLACES["a decoder that keeps the GIL"] = (lambda: Images(backend="kornia_rs"), ("GIL",))
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_where_the_users_code_is_called(name: str) -> None:
+    """In threads if all of it says that they may; else in processes, and `repr` says why."""
+    make, why = PLACES[name]
+    for asked in ({}, {"num_workers": 2}):
+        loader = Loader(make(), 2, **asked)
+        count = asked.get("num_workers", max(loader.threads, loader.workers))
+        assert (loader.threads, loader.workers) == ((0, count) if why else (count, 0))
+        told = repr(loader).partition("\n")[2]
+        assert [word for word in (*why, "threads=") if why and word not in told] == []
+        assert bool(told) == bool(why)
+    for number in ({"threads": 2}, {"workers": 2}, {"num_workers": 0}):
+        loader = Loader(make(), 2, **number)
+        wanted = number.get("threads", 0), number.get("workers", 0)
+        assert (loader.threads, loader.workers) == wanted
+        assert "\n" not in repr(loader) or (why and loader.threads == 0)
 
 
 # ---- draws ----
@@ -263,42 +347,6 @@ def test_a_read_that_seeds_torch_decides_the_crop(how: dict[str, int]) -> None:
     with Loader(Seeds(EXACT), COUNT, **how) as loader:
         ((images, _),) = loader
     assert len({image.numpy().tobytes() for image in images}) == 1
-
-
-class Pairs(Plain):
-    """An image and its mask, which get the same crop by seeding torch twice."""
-
-    def __init__(self, transform: Any, how: str) -> None:
-        super().__init__(lambda index: index, 6)
-        self.transform, self.how = transform, how
-
-    def __getitem__(self, index: int) -> Any:
-        image, mask = (fastdecode.open(encoded()[index]).convert("RGB") for _ in range(2))
-        if self.how == "manual_seed":
-            torch.manual_seed(index + 10)
-            first = self.transform(image)
-            torch.manual_seed(index + 10)
-            return first, self.transform(mask)
-        if self.how == "fork_rng":
-            with torch.random.fork_rng(devices=[]):
-                first = self.transform(image)
-            return first, self.transform(mask)
-        state = torch.get_rng_state()
-        first = self.transform(image)
-        torch.set_rng_state(state)
-        return first, self.transform(mask)
-
-
-@pytest.mark.parametrize("seeds", ["manual_seed", "fork_rng", "get_rng_state"])
-@pytest.mark.parametrize("how", [{"threads": 0}, {"workers": 1}, {"workers": 2}], ids=str)
-def test_an_image_and_its_mask_get_the_same_crop(seeds: str, how: dict[str, int]) -> None:
-    """`fuse` draws from torch's global generator, which the user's class seeds and sets back."""
-    steps = [RandomResizedCrop(16), v1.RandomHorizontalFlip(), v1.ColorJitter(0.5), ToTensor()]
-    with Loader(Pairs(fuse(Compose(steps)), seeds), 3, **how) as loader:
-        made = copies(loader)
-    for images, masks in made:
-        assert_same(images, masks)
-    assert len({one.numpy().tobytes() for images, _ in made for one in images}) == 6
 
 
 # ---- code that waits, and code in the place of ours ----
@@ -480,26 +528,6 @@ def test_seeds_of_workers_follow_from_seed_epoch_and_number(count: int) -> None:
 
 BOX = v1.RandomResizedCrop((24, 24), (0.08, 1.0), (0.75, 1.3))
 PIPELINE = v1.Compose([BOX, v1.RandomHorizontalFlip(0.5), v1.ToTensor()])
-JITTER = v1.Compose([BOX, v1.ColorJitter(0.4), v1.ToTensor()])
-
-
-class OwnImages(Dataset[Any]):
-    """What people write: it opens an image, and calls its transform."""
-
-    def __init__(self, transform: Any) -> None:
-        self.transform = transform
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, index: int) -> Any:
-        return self.transform(fastdecode.open(encoded()[index]).convert("RGB")), index
-
-
-class ThreadSafeImages(OwnImages):
-    """The same, and its class says so."""
-
-    thread_safe = True
 
 
 class OfBatches(OwnImages):
@@ -507,76 +535,6 @@ class OfBatches(OwnImages):
 
     def __getitem__(self, index: int) -> Any:
         return next(iter(Loader(OwnImages(self.transform), 2, seed=index)))[0]
-
-
-def _seeded(transform: Any, image: Any) -> torch.Tensor:
-    torch.manual_seed(5)
-    made: torch.Tensor = transform(image)
-    return made
-
-
-@pytest.mark.parametrize("pipeline", [PIPELINE, JITTER])
-def test_an_opened_image_is_its_file(pipeline: Any) -> None:
-    """An image that has only been opened, or made RGB, gives what its bytes give."""
-    fused, data = fuse(pipeline), encoded()[3]
-    image = fastdecode.open(data)
-
-    for one in (image, image.convert("RGB"), image.copy(), {"bytes": data, "path": "a.jpg"}):
-        assert_same(_seeded(fused, one), _seeded(fused, data), type(one))
-
-
-def test_other_images_go_through_the_pipeline_as_written() -> None:
-    """An image that was drafted, has pixels, or is Pillow's runs as without `fuse`.
-
-    So does a part of one, unless all that the pipeline does to it is recorded.
-    """
-    fused, data = fuse(PIPELINE), encoded()[3]
-    drafted, decoded = fastdecode.open(data), fastdecode.open(data)
-    drafted.draft("RGB", (16, 16))
-    decoded.load()
-    beyond = fastdecode.open(data).crop((-3, 4, 60, 40))
-
-    for image in (drafted, decoded, beyond, Image.new("RGB", (50, 40), (9, 99, 199))):
-        assert_same(_seeded(fused, image), _seeded(PIPELINE, image), image)
-
-    cropped, doubled = fastdecode.open(data).crop((3, 4, 60, 40)), v1.Compose([PIPELINE, _doubled])
-    assert_same(_seeded(fuse(doubled), cropped), _seeded(doubled, cropped))
-
-
-def _doubled(image: torch.Tensor) -> torch.Tensor:
-    return image * 2
-
-
-def test_a_transform_of_this_package_says_what_it_takes() -> None:
-    """What has no pipeline as written raises for an image whose file is unknown."""
-    fused: Any = fuse(v1.Compose([RandomResizedCrop(24), torch.nn.Identity()]))
-
-    with pytest.raises(TypeError, match=r"fastdecode\.open"):
-        fused(Image.new("RGB", (50, 40)))
-
-
-@pytest.mark.parametrize("pipeline", [PIPELINE, JITTER])
-def test_a_loader_is_a_dataloader_with_seeds(pipeline: Any) -> None:
-    """Its batches are those of the dataset, if torch has the seed of each sample before it."""
-    dataset = OwnImages(fuse(pipeline))
-    for how in ({"threads": 0}, {"num_workers": 1}, {"num_workers": 2}):
-        with Loader(dataset, 5, seed=3, **how) as loader:
-            assert loader.workers == how.get("num_workers", 0)
-            for epoch in range(2):
-                made = torch.cat([images for images, _ in loader])
-                for index, image in enumerate(made):
-                    torch.default_generator.manual_seed(sample_seed(3, epoch, index))
-                    assert_same(image, dataset[index][0], (how, epoch, index))
-
-
-def test_a_class_that_is_thread_safe_is_called_in_threads() -> None:
-    """Also in torch's wrappers; of several classes all must say so, whatever their attributes."""
-    safe, own = ThreadSafeImages(PIPELINE), OwnImages(fuse(PIPELINE))
-    for one in (own, Subset(own, range(9)), ConcatDataset([safe, own])):
-        assert Loader(one, 5, num_workers=2).workers == 2
-    for one in (safe, Subset(safe, range(9)), ConcatDataset([safe, safe])):
-        assert Loader(one, 5, num_workers=2).workers == 0
-        assert len(torch.cat([images for images, _ in Loader(one, 5, num_workers=2)])) == len(one)
 
 
 def test_a_dataset_with_a_loader_of_its_own_runs_in_worker_processes() -> None:

@@ -18,8 +18,7 @@ from fastdecode import backends
 from fastdecode.errors import BackendUnavailable
 from fastdecode.native._augment import Operation, Program, do, draw_in_core
 from fastdecode.testing import encode
-from fastdecode.torch import Fused, ImageList, Loader, Views
-from fastdecode.torch._loader.order import sample_seed
+from fastdecode.torch import Fused, Views
 from fastdecode.torch.transforms import RandomResizedCrop, Resize, ResizeCenterCrop
 from fastdecode.torch.transforms._random_crop import SampleGenerator
 from fastdecode.torch.transforms.base import Recipe
@@ -112,7 +111,7 @@ def test_tensors_of_a_view_are_cropped_before_they_are_resized() -> None:
     """As alone, bicubic of a tensor's part sees no pixel beside the part."""
     plain = RandomResizedCrop(24, scale=(0.2, 0.2), ratio=(1, 1))
     box, resize = plain.program
-    cubic = Operation("resize", (24, 24), "bicubic", library="torchvision")
+    cubic = Operation("resize", (24, 24), "torch_bicubic")
     crop = Recipe(Program([box, resize._replace(operation=cubic)]))
     for seed, path in enumerate(PHOTOS):
         data = path.read_bytes()
@@ -121,19 +120,6 @@ def test_tensors_of_a_view_are_cropped_before_they_are_resized() -> None:
             for make in (crop, Views([crop, Resize(30)]))
         )
         assert_same(alone, view[0], path)
-
-
-@pytest.mark.parametrize("threads", [0, 1, 2])
-def test_a_loader_makes_a_list_of_batches(threads: int) -> None:
-    """Batches hold a tensor for each view, and do not depend on the number of threads."""
-    dataset = ImageList(PHOTOS, range(len(PHOTOS)), transform=KINDS["DINO's"])
-    with Loader(dataset, 3, seed=5, threads=threads) as loader:
-        images, targets = next(iter(loader))
-    assert [tuple(view.shape) for view in images] == [(3, 3, 48, 48)] * 2 + [(3, 3, 24, 24)] * 4
-    for at in range(3):
-        generator = SampleGenerator("cpu").manual_seed(sample_seed(5, 0, at))
-        expected = KINDS["DINO's"](PHOTOS[int(targets[at])].read_bytes(), generator=generator)
-        assert_same([view[at] for view in images], list(expected))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

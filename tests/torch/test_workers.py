@@ -15,16 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from loading import (
-    PROCESS_WARNINGS,
-    Images,
-    Plain,
-    epoch,
-    script,
-)
-from loading import (
-    SeededLoader as Loader,
-)
+from loading import PROCESS_WARNINGS, Images, Plain, epoch, script
+from loading import SeededLoader as Loader
 from processes import few_files
 from same import assert_same
 from torch.utils.data import default_collate
@@ -152,42 +144,25 @@ def test_persistent_workers_stay_over_epochs() -> None:
     assert set(multiprocessing.active_children()) == before
 
 
-@pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="there are no signals here")
-def test_control_c_at_the_end_of_an_epoch_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while the workers end reaches the training loop, and the next epoch works."""
-    from torch.utils.data import dataloader
-
-    gc.collect()  # iterators of earlier tests, which errors have kept
-    before = set(multiprocessing.active_children())
-    shut_down = dataloader._MultiProcessingDataLoaderIter._shutdown_workers
-    left = 1
-
-    def interrupted(iterator: Any) -> None:
-        nonlocal left
-        shut_down(iterator)
-        if left:
-            left -= 1
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(dataloader._MultiProcessingDataLoaderIter, "_shutdown_workers", interrupted)
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    loader = Loader(Images(), 4, workers=1)
-    seen = []
-    try:
-        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it is about the loop
-            for batch in loader:
-                seen.append(batch)  # noqa: PERF402 - what came before counts
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-    assert len(seen) == 6
-    assert set(multiprocessing.active_children()) == before
-    assert len(list(loader)) == 6
+HOOKS = {
+    "before": "os.register_at_fork(before=hook)",
+    "after": "os.register_at_fork(after_in_parent=hook)",
+    "at the end": """
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as Batches
+end = Batches._shutdown_workers
+Batches._shutdown_workers = lambda batches: (end(batches), hook())
+""",
+}
 
 
 @pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="nothing forks here")
-@pytest.mark.parametrize(("when", "persistent"), [("before", True), ("after_in_parent", False)])
-def test_control_c_while_workers_start_is_not_lost(when: str, persistent: bool) -> None:
+@pytest.mark.parametrize(
+    ("when", "persistent", "seen"),
+    [("before", True, 0), ("after", False, 0), ("at the end", False, 2)],
+)
+def test_control_c_while_workers_start_or_end_is_not_lost(
+    when: str, persistent: bool, seen: int
+) -> None:
     """Python drops what is raised in a hook of a fork, such as that of logging."""
     process = script(f"""
 import os, signal
@@ -195,30 +170,23 @@ armed = [1, 1, 1]
 def hook():
     if armed and not armed.pop():
         signal.raise_signal(signal.SIGINT)
-os.register_at_fork({when}=hook)
+{HOOKS[when]}
 how = dict(workers=2, persistent_workers={persistent}, multiprocessing_context="fork")
 loader = Loader(loading.Plain(int, 8), 4, **how)
 for wrap in (lambda loader: loader, lambda loader: Loader(loading.Plain(int, 8), 4, **how)):
     armed[:] = [0]
+    seen = []
     try:
-        print(len(list(wrap(loader))))
+        for batch in wrap(loader):
+            seen.append(batch)
     except KeyboardInterrupt:
-        print("interrupted")
+        print(len(seen))
     print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, len(list(loader)))
 loader.close()
 """)
     out, error = process.communicate(timeout=100)
 
-    assert (out, error) == ("interrupted\nTrue 2\n" * 2, "")
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_processes_deliver_to_a_device(persistent: bool) -> None:
-    """The thread that copies ends without an error, also if the epoch is left."""
-    how: dict[str, Any] = {"workers": 1, "persistent_workers": persistent, "device": "meta"}
-    with Loader(Plain(int, 12), 3, **how) as loader:
-        next(iter(loader))
-        assert [len(list(loader)) for _ in range(2)] == [4, 4]
+    assert (out, error) == (f"{seen}\nTrue 2\n" * 2, "")
 
 
 def test_an_error_of_a_worker_keeps_nothing_alive() -> None:
