@@ -159,27 +159,26 @@ def test_tables_in_one_segment_are_as_apart() -> None:
     assert scan.zeros == plain.zeros > 16
 
 
-def test_bytes_of_data_are_taken_from_its_end() -> None:
-    """FF and the zero behind it are one byte."""
-    data = b"\x01\xff\0\x02"
-    assert [jpeg.without_last_bytes(data, 4, count) for count in (1, 2)] == [
-        data[:3],
-        data[:1],
-    ]
-
-
 def test_the_longest_zeros_of_each_interval_are_found() -> None:
-    """Not the last ones."""
+    """Not the last ones; of the last bytes of data, FF and the zero behind it are one."""
     parts = [b"\1".join(map(bytes, sizes)) for sizes in ((20, 40, 30), (50, 20), (16, 15))]
     at = RESTARTS.index(SOS) + 14
-    data = (
-        RESTARTS[:at]
-        + b"".join(b"\1" + part + b"\xff" + bytes([0xD0 + i]) for i, part in enumerate(parts))
-        + RESTARTS[at:]
-    )
+    odd = b"".join(b"\1" + part + b"\xff" + bytes([0xD0 + i]) for i, part in enumerate(parts))
+    data = RESTARTS[:at] + odd + RESTARTS[at:]
 
     found = jpeg.holes(data, jpeg.read(data).scans)
     assert [hole.size for hole in found] == [50, 40, 16]
+    ends = [jpeg.without_last_bytes(b"\x01\xff\0\x02", 4, count) for count in (1, 2)]
+    assert ends == [b"\x01\xff\0", b"\x01"]
+
+
+@pytest.mark.parametrize("count", [5, 124, 125, 255])
+def test_more_components_than_a_scan_can_name(count: int) -> None:
+    """A header with more components than a scan can have is not one scan, and not a crash."""
+    header = probe(BASELINE)._replace(channels=count)
+
+    assert jpeg.in_one_scan(BASELINE, probe(BASELINE))
+    assert not jpeg.in_one_scan(BASELINE, header)
 
 
 MISSING = [
@@ -219,12 +218,3 @@ def test_messages_of_libjpeg_are_classified(message: str, missing: bool, recover
     """Messages from libjpeg's jerror.h are classified as missing pixels, recoverable or fatal."""
     assert jpeg.says_missing_pixels(message) is missing
     assert jpeg.is_recoverable(message) is recoverable
-
-
-@pytest.mark.parametrize("count", [5, 124, 125, 255])
-def test_more_components_than_a_scan_can_name(count: int) -> None:
-    """A header with more components than a scan can have is not one scan, and not a crash."""
-    header = probe(BASELINE)._replace(channels=count)
-
-    assert jpeg.in_one_scan(BASELINE, probe(BASELINE))
-    assert not jpeg.in_one_scan(BASELINE, header)

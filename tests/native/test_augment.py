@@ -276,20 +276,6 @@ def test_erasures_fill_their_boxes(
         box.value[0] -= pixels.shape[1] + 1
 
 
-def test_noise_is_normal() -> None:
-    """The numbers of a box, and of the channels of many boxes, have a normal distribution."""
-    pixels = np.zeros((100, 100, 3), np.uint8)
-    whole = erase(Erasure((0.8, 0.8), (1.0, 1.0), "pixel"))
-    values = _finished(pixels, whole, 5, first=True)[0]
-    channels = erase(Erasure((0.1, 0.1), (1.0, 1.0), "channel"))
-    levels = [np.unique(_finished(pixels, channels, n * 977, first=True)[0]) for n in range(700)]
-    for sample in (values[values != 0], np.concatenate(levels)):
-        numbers = np.sort(sample[sample != 0]).astype(float)
-        expected = np.array([0.5 * (1 + math.erf(number / 2**0.5)) for number in numbers])
-        apart = np.abs(np.arange(1, len(numbers) + 1) / len(numbers) - expected).max()
-        assert apart < 1.95 / len(numbers) ** 0.5  # Kolmogorov and Smirnov: p = 0.001
-
-
 def test_noise_is_the_same_everywhere() -> None:
     """Its numbers follow from the seed alone, on every processor, and none from its neighbours."""
     pixels = np.zeros((100, 100, 3), np.uint8)
