@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Test the wheel of wheel.sh with its hard dependencies only: the commands and most tests on the
 # oldest CPython of this machine, and some tests on the newest. Tests that depend on neither are left
-# out: style, the sweep, terminals, and most of the benchmark. Both install the same file; the core
+# out: style, terminals, and most of the benchmark. Both install the same file; the core
 # is tested on the newest.
 . "$(dirname "$0")/common.sh"
 wheels=(build/published/*.whl)

@@ -34,7 +34,7 @@ from _pipelines import SIZE, Setup, labelled, pillow
 from torch import Tensor, nn
 
 from fastdecode._system.processor import usable_cores
-from fastdecode.gpu._devices import check_device
+from fastdecode.gpu import check_device
 from fastdecode.measure._processes import cpu_seconds
 
 _BASE, _LOADER = "random", "loader-"

@@ -1,12 +1,12 @@
-"""What does reading ahead gain for a `Loader` on an object store behind a slow network?
+"""What does requesting a batch at once gain on an object store behind a slow network?
 
 PHOTOS contains JPEG photos. They are repeated up to `--images` and packed into tar shards. A
 process on 127.0.0.1 serves the shards; it waits `--latency` seconds before each answer and costs
 next to nothing otherwise. An epoch is then made in these ways:
 
-- "decoding threads read": ``Loader(read_threads=0)``, which reads nothing ahead;
-- "32 threads read ahead": ``Loader``, shuffled;
-- "in order, read ahead": the same without shuffling, so one request fetches neighbours in a shard;
+- "item by item": ``Loader``, with batches of one, whose threads wait for each item;
+- "batches": ``Loader``, shuffled;
+- "batches in order": the same without shuffling, so one request fetches neighbours in a shard;
 - "stream": `ShardStream` in one process, which reads shards from end to end.
 
 They take turns, in a new random order each round. Opening the store is not timed. Figures are
@@ -36,7 +36,7 @@ from fastdecode.torch import ShardStream
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
 
 _BATCH = 64
-_BEFORE = "decoding threads read"
+_BEFORE = "item by item"
 _BUCKET = "bucket"
 
 
@@ -131,9 +131,9 @@ def measure(options: Any, where: str, storage: dict[str, Any]) -> dict[str, Any]
         store.read(shard * options.images // options.shards)
     epoch = partial(train, store, options.threads)
     ways: dict[str, Callable[[], float]] = {
-        _BEFORE: partial(epoch, read_threads=0),
-        "32 threads read ahead": epoch,
-        "in order, read ahead": partial(epoch, shuffle=False),
+        _BEFORE: partial(epoch, batch=1),
+        "batches": epoch,
+        "batches in order": partial(epoch, shuffle=False),
         "stream": partial(stream, where, options.images, options.threads, storage),
     }
 

@@ -29,9 +29,10 @@ from time import perf_counter
 from typing import Any
 
 import _common as bench
+import numpy as np
 
 from fastdecode._system.processor import usable_cores
-from fastdecode.stores import Store, create_store, open_store
+from fastdecode.stores import Store, Writer, create_store, open_store
 from fastdecode.stores.tar import stream_tar
 from fastdecode.torch import Loader, StoreDataset
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
@@ -48,6 +49,27 @@ _CLASSES = 10
 _DROP = Path("/proc/sys/vm/drop_caches")
 
 
+class Hdf5Writer(Writer):
+    """Writes an HDF5 file: the package only reads this kind."""
+
+    def __init__(self, location: str) -> None:
+        import h5py
+
+        super().__init__(location)
+        self._file = h5py.File(self._partial, "w")
+        form = {"shape": (0,), "maxshape": (None,), "chunks": (1024,)}
+        self._images = self._file.create_dataset("images", dtype=h5py.vlen_dtype("u1"), **form)
+        self._labels = self._file.create_dataset("labels", dtype="i8", **form)
+
+    def _append(self, _key: str, data: memoryview, target: Any) -> None:
+        for table, value in ((self._images, np.frombuffer(data, "u1")), (self._labels, target)):
+            table.resize(len(table) + 1, 0)
+            table[-1] = value
+
+    def _release(self) -> None:
+        self._file.close()
+
+
 def make(
     photos: Sequence[Path], images: int, folder: Path, kinds: Sequence[str]
 ) -> dict[str, Path]:
@@ -57,7 +79,8 @@ def make(
     made = {}
     for kind in kinds:
         place = made[kind] = folder / f"photos{_SUFFIXES[kind]}"
-        with create_store(place, kind, classes=names) as writer:
+        new = Hdf5Writer(str(place)) if kind == "hdf5" else create_store(place, kind, classes=names)
+        with new as writer:
             for at in range(images):
                 label = at * _CLASSES // images
                 writer.add(f"{names[label]}/{at:07d}.jpg", files[at % len(files)], label)
@@ -105,10 +128,10 @@ def read(store: Store, threads: int, *, shuffled: bool) -> float:
     return perf_counter() - start
 
 
-def train(store: Store, threads: int, *, shuffle: bool = True, **options: Any) -> float:
+def train(store: Store, threads: int, *, shuffle: bool = True, batch: int = _CHUNK) -> float:
     """Make the batches of an epoch; return seconds."""
     dataset = StoreDataset(store, RandomResizedCropFlipNormalize(224))
-    with Loader(dataset, _CHUNK, shuffle=shuffle, threads=threads, **options) as loader:
+    with Loader(dataset, batch, shuffle=shuffle, threads=threads) as loader:
         start = perf_counter()
         images = sum(len(batch[0]) for batch in loader)
         seconds = perf_counter() - start

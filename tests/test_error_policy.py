@@ -21,6 +21,7 @@ from fastdecode.cli import main
 from fastdecode.errors import StoreError
 from fastdecode.packing import pack
 from fastdecode.stores import create_store, open_store
+from fastdecode.stores.tar import index_tar
 from fastdecode.testing import drawing, encode
 
 pytest.importorskip("fsspec")
@@ -295,26 +296,15 @@ def test_http_is_told_as_s3_is() -> None:
     ]
 
 
-def test_the_advice_to_index_a_remote_shard_works(
-    uri: str,
-    fault: Fault,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The command says where to put an index, writes it there, and the store opens with it."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", fault.options["client_kwargs"]["endpoint_url"])
-    shard = f"{uri}/t.tar"
+def test_the_advice_to_index_a_remote_shard_works(uri: str, fault: Fault, tmp_path: Path) -> None:
+    """`index_tar` says where to put an index, writes it there, and the store opens with it."""
+    shard, index = f"{uri}/t.tar", tmp_path / "own.fdx"
+    with pytest.raises(ValueError, match="is not local"):
+        index_tar(shard, storage_options=fault.options)
+    with pytest.raises(FileNotFoundError, match="none"):
+        index_tar(f"{uri}/none.tar", index=index, storage_options=fault.options)
 
-    assert main(["index", shard]) == 1
-    assert "--to FOLDER" in capsys.readouterr().err
-    assert main(["index", f"{uri}/none.tar"]) == 1
-    assert "none.tar" in capsys.readouterr().err
-    assert main(["index", "--to", str(tmp_path / "made"), shard, f"{uri}/none.tar"]) == 2
-    assert f"{shard}: {COUNT} items" in capsys.readouterr().out
-    index = tmp_path / "made" / "t.tar.fdx"
+    assert len(index_tar(shard, index=index, storage_options=fault.options)) == COUNT
     with open_store(shard, index=index, storage_options=fault.options) as store:
         assert len(store) == COUNT
         assert store.read(3)

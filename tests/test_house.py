@@ -209,7 +209,6 @@ assert "Loader" in dir(fastdecode.torch)""",
         (_run("--version"), "numpy fastdecode._backends.registry"),
         (_run("--help"), "numpy PIL torch fastdecode.measure fastdecode.packing"),
         (_run("check", "nothing-here"), "torch fastdecode.measure"),
-        (_run("index", "nothing-here.tar"), "torch fastdecode.measure"),
     ],
     ids=str,
 )

@@ -29,9 +29,8 @@ class Command(NamedTuple):
 COMMANDS = {
     "info": Command("fastdecode.cli.info", "show which decoders are chosen here (the default)"),
     "bench": Command("fastdecode.measure._command", "compare the decoders on your own images"),
-    "check": Command("fastdecode.packing._check_command", "find damaged and oversized images"),
-    "pack": Command("fastdecode.packing._pack_command", "put images into tar, LMDB or HDF5"),
-    "index": Command("fastdecode.packing._index_command", "make the index of tar shards"),
+    "check": Command("fastdecode.packing._check", "find damaged and oversized images"),
+    "pack": Command("fastdecode.packing._pack_command", "put images into tar shards or LMDB"),
     "samples": Command("fastdecode.cli.samples", "copy sample photos, to try things on"),
 }
 

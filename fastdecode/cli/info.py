@@ -15,7 +15,6 @@ from fastdecode._backends import registry, selection
 from fastdecode._system.processor import cpu_model, usable_cores
 from fastdecode.cli.terminal import Column, Parser, count, paragraph, table
 from fastdecode.errors import BackendUnavailable, DeviceUnavailable, FastDecodeError, visible
-from fastdecode.gpu import _choice
 from fastdecode.types import FORMATS, BackendInfo, Format, Header
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def inventory() -> Inventory | None:
     try:
         import torch
 
-        from fastdecode.gpu._devices import check_device
+        from fastdecode.gpu import check_device
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -189,11 +188,13 @@ def inventory() -> Inventory | None:
 
 def _works_on(name: str, devices: list[torch.device]) -> tuple[list[str], str]:
     """Return the devices on which a batch backend works, and why it does not on the others."""
+    from fastdecode import gpu
+
     found, why = [], "no such device is here"
     for device in devices:
-        if name in _choice.names(device.type):
+        if name in gpu.names(device.type):
             try:
-                _choice.load(name, device)
+                gpu.load(name, device)
             except BackendUnavailable as error:
                 why = str(error).partition(f" does not decode on {str(device)!r}: ")[2]
             else:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
+from fastdecode.packing._check import Finding, Limits, survey
 from fastdecode.packing._pack import BadItems, Packed, pack
-from fastdecode.packing._survey import Finding, Limits, survey
 
 __all__ = ["BadItems", "Finding", "Limits", "Packed", "pack", "survey"]

@@ -20,8 +20,8 @@ from fastdecode.cli.terminal import (
     worker_count,
 )
 from fastdecode.errors import FastDecodeError
+from fastdecode.packing._check import reason
 from fastdecode.packing._pack import BadItems, Packed, pack
-from fastdecode.packing._survey import reason
 from fastdecode.stores import KINDS, kind_for
 
 _EXAMPLES = """\
@@ -116,9 +116,6 @@ def _report(packed: Packed, seconds: float) -> None:
             say(f"{packed.notes[note]:,} {words}", indent="  ")
     if packed.bad:
         say(f"{len(packed.bad):,} bad, left out: listed in {packed.location}.bad.csv")
-    if packed.empty_classes:
-        names = ", ".join(packed.empty_classes)
-        say(brief(f"classes without any image left ({len(packed.empty_classes)}): {names}"))
     now = packed.items + len(packed.bad) - packed.resumed
     earlier = f", {packed.resumed:,} of an earlier run kept" if packed.resumed else ""
     rate = (

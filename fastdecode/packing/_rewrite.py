@@ -1,10 +1,9 @@
 """`Work` reads one item, in any thread, checks that it decodes, and rewrites it.
 
-A shrunk image keeps its EXIF data and colour profile. Other metadata (XMP, comments, resolution,
-the EXIF data of a TIFF) is dropped. A JPEG stays a JPEG. Other formats become JPEG if they are
-opaque and in full colour or 8-bit grey. They become PNG, which keeps all of this, if they have
-transparency, a palette or fewer bits, or are a PNG in 16-bit grey. CMYK becomes RGB, without its
-profile, which describes inks.
+A shrunk image keeps its orientation and colour profile, and no other metadata. A JPEG stays a JPEG.
+Other formats become JPEG if they are opaque and in full colour or 8-bit grey. They become PNG if
+they have transparency, a palette or fewer bits. CMYK becomes RGB, without its profile, which
+describes inks.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from PIL import Image as PillowImage
 
 from fastdecode._arguments import is_int
@@ -24,8 +22,8 @@ from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error
 from fastdecode.errors import BackendUnavailable, FastDecodeError
 from fastdecode.native import add_restart_markers
-from fastdecode.packing._survey import reason, verify
-from fastdecode.stores._items import check_target
+from fastdecode.packing._check import reason, verify
+from fastdecode.stores.base import check_target
 
 if TYPE_CHECKING:
     from fastdecode.stores import Store
@@ -33,10 +31,7 @@ if TYPE_CHECKING:
 
 _SAME = {".jpg": (".jpg", ".jpeg", ".jpe", ".jfif"), ".png": (".png",)}
 """The suffixes of a format, in lower case."""
-_EXIF = b"Exif\0\0"
 _ORIENTATION = 0x0112
-_LONGEST_EXIF = 65533
-"""Most bytes that a JPEG segment holds (ITU-T T.81, B.1.1.4)."""
 _GAP = 2
 """The decoder reduces to no less than this many times the final size, and the filter does the rest.
 It is the ``reducing_gap`` of `PIL.Image.Image.thumbnail`."""
@@ -161,12 +156,8 @@ def smaller_size(width: int, height: int, max_side: int) -> tuple[int, int]:
 
 
 def can_shrink(header: Header) -> bool:
-    """Return whether shrinking keeps everything but pixels.
-
-    It does not for animations, 16-bit colour, and 16-bit TIFFs, which may be signed.
-    """
-    deep_gray = header.bits == 16 and header.channels == 1 and header.format == "png"
-    return not header.animated and (header.bits <= 8 or deep_gray)
+    """Return whether shrinking keeps everything but pixels: not of animations and 16-bit images."""
+    return not header.animated and header.bits <= 8
 
 
 def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> EncodedImage:
@@ -179,7 +170,7 @@ def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Encoded
     pixels that become one, with colours weighted by their alpha.
     """
     size = smaller_size(header.width, header.height, max_side)
-    image = _resize(_pixels(data, header, size), size)
+    image = PillowImage.fromarray(_pixels(data, header, size)).resize(size, _LANCZOS)
     as_png = header.format != "jpeg" and _needs_png(image, header)
     if image.mode == "RGBA":
         image = _drop_opaque_alpha(image, header)
@@ -191,21 +182,12 @@ def shrink(data: Buffer, header: Header, max_side: int, quality: int) -> Encoded
 
 
 def _pixels(data: Buffer, header: Header, size: tuple[int, int]) -> Image:
-    """Decode to at least twice the final size, in a mode that keeps transparency and depth."""
+    """Decode to at least twice the final size, in a mode that keeps transparency."""
     wanted = (size[1] * _GAP, size[0] * _GAP)
-    if header.bits == 16:
-        return decode(data, mode="stored", max_pixels=None)
     if header.format == "jpeg":
         mode: Mode = "L" if header.color == "gray" else "RGB"
         return decode(data, min_size=wanted, mode=mode, max_pixels=None)
     return decode(data, min_size=wanted, mode="RGBA", max_pixels=None)
-
-
-def _resize(pixels: Image, size: tuple[int, int]) -> PillowImage.Image:
-    if pixels.dtype != np.uint8:  # Pillow filters floats, which hold 16 bits without loss
-        real = PillowImage.fromarray(pixels.astype(np.float32)).resize(size, _LANCZOS)
-        return PillowImage.fromarray(np.rint(np.asarray(real)).clip(0, 65535).astype(np.uint16))
-    return PillowImage.fromarray(pixels).resize(size, _LANCZOS)
 
 
 def _needs_png(image: PillowImage.Image, header: Header) -> bool:
@@ -239,50 +221,26 @@ def _is_opaque(image: PillowImage.Image) -> bool:
 
 
 def _metadata(data: Buffer, header: Header) -> dict[str, bytes]:
-    """Return the EXIF data and the colour profile, as options for Pillow's encoders."""
-    info = _info(data, header)
-    said = {"exif": _exif(info.get("exif", b""), header.orientation), **_profile(info, header)}
-    return {name: value for name, value in said.items() if value}
+    """Return the orientation and the colour profile as options for Pillow's encoders."""
+    found = {}
+    if header.orientation != 1:
+        exif = PillowImage.Exif()
+        exif[_ORIENTATION] = header.orientation
+        found["exif"] = exif.tobytes()
+    profile = _profile(data, header) if header.color != "cmyk" else None
+    return found if not profile else {**found, "icc_profile": profile}
 
 
-def _info(data: Buffer, header: Header) -> dict[Any, Any]:
-    """Return the metadata that Pillow finds; empty if it cannot read the format."""
+def _profile(data: Buffer, header: Header) -> bytes | None:
+    """Return the colour profile, if Pillow can read the format."""
     PillowImage.init()
     name = "PPM" if header.format == "pnm" else header.format.upper()
     if name not in PillowImage.OPEN:
-        return {}
+        return None
     try:
         # Not `Image.open`, which has a limit of its own on the size.
         with PillowImage.OPEN[name][0](io.BytesIO(data), "") as image:
-            found: dict[Any, Any] = image.info
+            profile: bytes | None = image.info.get("icc_profile")
     except Exception:  # Pillow raises anything; another backend has read the pixels
-        return {}
-    return found
-
-
-def _profile(info: dict[Any, Any], header: Header) -> dict[str, bytes]:
-    """Return the colour profile as an option; not that of CMYK, which describes inks."""
-    profile = info.get("icc_profile") if header.color != "cmyk" else None
-    return {"icc_profile": profile} if profile else {}
-
-
-def _exif(given: bytes, orientation: int) -> bytes:
-    """Return EXIF data with this orientation; unchanged if it has that already.
-
-    It has another one if the decoder of the format turns images upright, or if its value is not
-    valid.
-    """
-    exif = PillowImage.Exif()
-    if given and not given.startswith(_EXIF):  # WebP omits the prefix, which Pillow expects
-        given = _EXIF + given
-    try:
-        exif.load(given)
-        said = exif.get(_ORIENTATION, 1)
-    except Exception:  # Pillow may raise anything for damaged metadata; the orientation is known
-        exif, given, said = PillowImage.Exif(), b"", 1
-    if said == orientation and len(given) <= _LONGEST_EXIF:
-        return given
-    if len(given) > _LONGEST_EXIF:
-        exif = PillowImage.Exif()
-    exif[_ORIENTATION] = orientation
-    return exif.tobytes()
+        return None
+    return profile

@@ -20,7 +20,7 @@ from fastdecode.ray._rows import Job, OnError, RowOptions, decode_rows
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import is_readable_file
 from fastdecode.stores.base import Store, StoreOptions
-from fastdecode.stores.locations import expand_wildcards
+from fastdecode.stores.shards import expand_wildcards
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -50,7 +50,7 @@ KINDS: dict[str, Kind] = {
     "folder": Kind("fastdecode.stores.folder:open_folder", "fastdecode.stores.folder:FolderWriter"),
     "list": Kind("fastdecode.stores.file_list:open_list", "", (".csv", ".tsv")),
     "tar": Kind(
-        "fastdecode.stores.tar.store:open_tar", "fastdecode.stores.tar.writer:TarWriter", (".tar",)
+        "fastdecode.stores.tar.store:open_tar", "fastdecode.stores.tar.store:TarWriter", (".tar",)
     ),
     "lmdb": Kind(
         "fastdecode.stores.lmdb:LmdbStore",
@@ -58,12 +58,7 @@ KINDS: dict[str, Kind] = {
         (".lmdb", ".mdb"),
         "lmdb",
     ),
-    "hdf5": Kind(
-        "fastdecode.stores.hdf5:Hdf5Store",
-        "fastdecode.stores.hdf5:Hdf5Writer",
-        (".h5", ".hdf5"),
-        "hdf5",
-    ),
+    "hdf5": Kind("fastdecode.stores.hdf5:Hdf5Store", "", (".h5", ".hdf5"), "hdf5"),
     "recordio": Kind("fastdecode.stores.recordio:RecordStore", "", (".rec",)),
 }
 """Every kind of store by its name. To add a kind, write its module and add a line here."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
@@ -27,9 +26,8 @@ from numpy.typing import NDArray
 
 from fastdecode._system.files import write_bytes
 from fastdecode.errors import StoreError
-from fastdecode.stores._items import dump_target, plain_target
 from fastdecode.stores._ranges import Ranges, local_path
-from fastdecode.stores.base import Store
+from fastdecode.stores.base import Store, dump_target, plain_target
 from fastdecode.types import Buffer
 
 MAGIC = b"FDINDEX2"
@@ -210,34 +208,6 @@ class IndexedStore(Store):
     def target(self, index: int) -> Any:
         self._check(index)
         return self._contents.target(index)
-
-
-class SelfDescribed(IndexedStore):
-    """A store that reads its contents from its own file when it is created or unpickled.
-
-    A subclass implements `_load`, and calls `_reload` at the end of its ``__init__``.
-    """
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        del state["_contents"], state["classes"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._reload()
-
-    @abstractmethod
-    def _load(self, opened: Any) -> None:
-        """Set `_contents` and `classes` from the file."""
-
-    def _reload(self) -> None:
-        """Read the contents from the file, also for a store that has been closed."""
-        closed, self._closed = self._closed, False
-        self.classes = ()
-        self._load(self._handle())
-        if closed:
-            self.close()
 
 
 def dump_json(value: Any, indent: int | None = None) -> str:

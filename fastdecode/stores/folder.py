@@ -11,10 +11,9 @@ from fastdecode._error_policy import has_files, mark_fatal, mark_if_folder_vanis
 from fastdecode._system.files import NotRegular, read_regular, remove_empty_folders
 from fastdecode.errors import with_advice
 from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
-from fastdecode.stores._items import Keys, is_below, is_file_name, plain_target, relative
 from fastdecode.stores._ranges import is_uri, local_path
 from fastdecode.stores._scan import EXTENSIONS, found
-from fastdecode.stores.base import Writer
+from fastdecode.stores.base import Keys, Writer, is_below, is_file_name, plain_target, relative
 
 if TYPE_CHECKING:
     from fastdecode.stores.base import Store

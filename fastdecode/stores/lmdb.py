@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -18,9 +20,9 @@ import lmdb
 
 from fastdecode._system.process import after_fork
 from fastdecode.errors import StoreError
-from fastdecode.stores._index import Index, IndexBuilder, SelfDescribed
+from fastdecode.stores._index import Index, IndexBuilder, IndexedStore
 from fastdecode.stores._ranges import Ranges, is_uri, local_path
-from fastdecode.stores.base import Writer, reserve_space
+from fastdecode.stores.base import Writer
 
 INDEX = b"__fastdecode__"
 """The key of the index, which sorts after all items."""
@@ -33,9 +35,13 @@ _FIRST_MAP = 64 << 20
 _MAX_ITEMS = 10**8
 _MARGIN = 256 << 10  # bytes that the pages of the tree may need in addition to the items
 _MAX_VALUE = (1 << 32) - 1
+_NOT_THERE = tuple(
+    getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
+)
+"""Errors of file systems that cannot reserve disk space."""
 
 
-class LmdbStore(SelfDescribed):
+class LmdbStore(IndexedStore):
     """An LMDB file, or a folder with ``data.mdb``, as a store.
 
     The file is opened read-only and without LMDB's lock file, so it may be on a read-only file
@@ -63,9 +69,7 @@ class LmdbStore(SelfDescribed):
         if is_uri(location):
             raise ValueError(f"{location}: LMDB can only be mapped; copy it to a local disk first")
         super().__init__(location)
-        self._reload()
-
-    def _load(self, opened: Environment) -> None:
+        opened = self._handle()
         found = opened.get(INDEX)
         self._is_own = found is not None
         if found is not None:
@@ -273,7 +277,7 @@ class LmdbWriter(Writer):
         """Reserve disk space first: LMDB's error does not say that the disk is full."""
         page = self._page_size
         needed = self._waiting_bytes + 2 * page * len(self._waiting) + _MARGIN
-        reserve_space(self._partial, self._used(), needed)
+        _reserve_space(self._partial, self._used(), needed)
 
     def _used(self) -> int:
         """Return the end of the last page, in bytes."""
@@ -297,3 +301,22 @@ class LmdbWriter(Writer):
 def item_key(index: int) -> bytes:
     """Return the key of an item. The keys sort in the order of the items."""
     return b"%08d" % index
+
+
+def _reserve_space(path: Path, start: int, size: int) -> None:
+    """Reserve disk space for a part of a file, for libraries that crash when the disk is full.
+
+    The file may grow to the end of that part.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("rb+") as file:
+            try:
+                os.posix_fallocate(file.fileno(), start, size)
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise
+            else:
+                return
+    # Not a reservation, but all that can be checked: another process may fill the disk meanwhile.
+    if shutil.disk_usage(path.parent).free < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdecode.errors import StoreError, with_advice
-from fastdecode.stores._index import SelfDescribed
+from fastdecode.stores._index import IndexedStore
 from fastdecode.stores._ranges import Ranges, read_file
 from fastdecode.types import Buffer
 
@@ -105,7 +105,7 @@ def parse_image(payload: Buffer) -> ImageRecord:
     return ImageRecord(labels, flag > 0, memoryview(payload)[begin:])
 
 
-class RecordStore(SelfDescribed):
+class RecordStore(IndexedStore):
     """A RecordIO file and its ``.idx`` as a store, as MXNet's ``im2rec`` makes them.
 
     The target is the label in the record: an int if it is a whole number, else a float, or a list
@@ -132,10 +132,19 @@ class RecordStore(SelfDescribed):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(location)
-        self._is_named = index is not None
-        self._lines = location.removesuffix(".rec") + ".idx" if index is None else os.fspath(index)
         self._storage_options = dict(storage_options or {})
-        self._reload()
+        opened = self._handle()
+        lines = location.removesuffix(".rec") + ".idx" if index is None else os.fspath(index)
+        try:
+            text = read_file(lines, self._storage_options)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{self.location}: its index {lines} is missing: make it with MXNet's "
+                "tools/rec2idx.py, or name it with index="
+            ) from error
+        self._contents = _read_lines(lines, text)
+        if index is None:
+            _check_end(lines, opened, int(self._contents.offsets.max(initial=-1)))
 
     def target(self, index: int) -> Any:
         """Return the label in the record of an item."""
@@ -145,18 +154,6 @@ class RecordStore(SelfDescribed):
             return list(found.labels)
         label = found.labels[0]
         return int(label) if label.is_integer() else label
-
-    def _load(self, opened: Ranges) -> None:
-        try:
-            text = read_file(self._lines, self._storage_options)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"{self.location}: its index {self._lines} is missing: make it with MXNet's "
-                "tools/rec2idx.py, or name it with index="
-            ) from error
-        self._contents = _read_lines(self._lines, text)
-        if not self._is_named:
-            _check_end(self._lines, opened, int(self._contents.offsets.max(initial=-1)))
 
     def _open(self) -> Ranges:
         return Ranges(self.location, self._storage_options)

@@ -15,13 +15,13 @@ from fastdecode._backends import registry
 from fastdecode._backends.batch_base import BatchItem, declares
 from fastdecode._decode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError
-from fastdecode.gpu import _choice
-from fastdecode.gpu._choice import Loaded
 from fastdecode.testing._images import KINDS, SIZES, drawing, encode, photo, with_flipped_bits
 from fastdecode.types import FORMATS, Image
 
 if TYPE_CHECKING:
     import torch
+
+    from fastdecode.gpu import Loaded
 
 _WIDTH, _HEIGHT = 400, 300
 
@@ -58,9 +58,11 @@ class BatchBackendContract:
             pytest.skip("needs a CUDA device, and a PyTorch that is built with CUDA")
         if not registry.entry(self.name).batch:
             pytest.fail(f"{self.name} is registered without a batch backend")
+        from fastdecode.gpu import load
+
         index = torch.cuda.current_device() if self.device == "cuda" else None
         try:
-            return _choice.load(self.name, torch.device(self.device, index))
+            return load(self.name, torch.device(self.device, index))
         except BackendUnavailable as error:
             if not isinstance(error.__cause__, ImportError):  # the library is there, but broken
                 raise
@@ -275,7 +277,7 @@ def decode_together(
 
     Returns tensors (C, H, W), and the errors of damaged files; `options` are those of `decode`.
     """
-    from fastdecode.gpu._requests import decode_requests, make_request
+    from fastdecode.gpu import decode_requests, make_request
 
     requests = {}
     for at, data in enumerate(encoded):

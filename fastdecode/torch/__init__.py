@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
-    from fastdecode.torch._errors import SKIPPED, Failure
+    from fastdecode.torch._errors import Failure
     from fastdecode.torch._fuse import Fused, fuse
     from fastdecode.torch._loader.threads import limit_threads
     from fastdecode.torch._options import DecodeOptions
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 # Public name -> module, imported on first use: reading a folder does not import tar shards.
 _HOMES = {
-    "SKIPPED": "torch._errors",
     "DecodeDataset": "torch.dataset",
     "DecodeMixin": "torch.mixin",
     "DecodeOptions": "torch._options",
@@ -67,7 +66,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "SKIPPED",
     "DecodeDataset",
     "DecodeMixin",
     "DecodeOptions",

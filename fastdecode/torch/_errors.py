@@ -83,7 +83,7 @@ class _Skipped(Enum):
 
 
 SKIPPED = _Skipped.SKIPPED
-"""What `DecodeDataset.fetch` returns for a sample that is skipped."""
+"""Stands for a sample that is skipped."""
 
 
 def name_sample(error: Exception, index: int, source: object) -> None:

@@ -64,8 +64,6 @@ else:
 
     Sample_co = TypeVar("Sample_co", covariant=True)
 
-# If a subclass overrides one of these, only the dataset itself can make its samples.
-_DATASET_METHODS = ("__getitem__", "fetch", "load")
 _RECIPE_METHODS = (
     "__call__",
     "with_geometry",
@@ -117,16 +115,6 @@ class Settings(NamedTuple):
         if transform is None or isinstance(transform, JointPlan):
             return transform is None or transform.isolated
         return is_isolated(transform)
-
-
-class EncodedSample(NamedTuple):
-    """A sample that has been read, so that the next step need not read it again."""
-
-    source: Any  # from the dataset's ``read``, for error messages
-    data: Any  # the encoded image
-    target: Any
-    target_is_mapped: bool = False  # whether the target has been mapped and transformed
-    error: Exception | None = None  # what ``read`` raised
 
 
 class EligibleRecipe(NamedTuple):
@@ -184,7 +172,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         Index, path and reason of each damaged sample. Each worker process of PyTorch's DataLoader
         has its own copy of this list, so there each damaged sample also causes a warning.
     has_targets : bool
-        If false, ``dataset[index]`` is the image alone, and `load` returns None as the target.
+        If false, ``dataset[index]`` is the image alone.
     thread_safe : bool
         Set it to true in the class that has `read`, `map_target` or another method of your own, or
         for one instance, if they and the functions that you gave may run in several threads at
@@ -297,20 +285,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Return a context for fetching a batch; a subclass may read all its items on entry."""
         return nullcontext()
 
-    def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
-        """Group the positions in `indices` by what one call of `_read_group` reads."""
-        return [[at] for at in range(len(indices))]
-
-    def _read_group(self, indices: Sequence[int]) -> list[Any]:
-        """Return the result of `read` for each index, or its error; called in reading threads."""
-        found: list[Any] = []
-        for index in indices:
-            try:
-                found.append(self.read(index))
-            except Exception as error:  # of any kind: raised later, when the item is made
-                found.append(error)
-        return found
-
     def map_target(self, target: Any, geometry: Geometry) -> Any:  # noqa: ARG002 - for subclasses
         """Adapt a target to the crop and scale of its image; for subclasses with boxes or masks.
 
@@ -330,64 +304,21 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """
         return target
 
-    def load(
-        self,
-        index: int,
-        *,
-        generator: torch.Generator | None = None,
-        out: torch.Tensor | None = None,
-    ) -> tuple[Any, Any]:
-        """Read, decode and transform one sample; raise its errors whatever `on_error` says.
-
-        Parameters
-        ----------
-        index : int
-        generator : torch.Generator, optional
-            Random generator for an `EncodedTransform`; by default torch's global one.
-        out : tensor, optional
-            Where to write the image: a tensor of `sample_shape` and `sample_dtype`, or of
-            torch.uint8 for an image that is not normalised yet.
-
-        Returns
-        -------
-        image : object
-            The transformed image.
-        target : object
-            The target, after `map_target` and `target_transform`.
-
-        Raises
-        ------
-        FastDecodeError, OSError
-            The file is damaged or cannot be read. The message names the index, and the file if
-            there is one.
-        ValueError
-            `out` is given, but `sample_shape` is None.
-        """
-        return self._load(index, self._settings(), None, generator, out)
-
     def _load(
         self,
         index: int,
         settings: Settings,
-        encoded: EncodedSample | None,
-        generator: torch.Generator | None,
-        out: torch.Tensor | None,
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
     ) -> tuple[Any, Any]:
-        """Load a sample, which may have been read already."""
+        """Read, decode and transform one sample; errors name it."""
         source = None
         try:
-            if encoded is None:
-                source, target = check_pair(self, index, self.read(index))
-                encoded = EncodedSample(source, source, target)
-            source, target = encoded.source, encoded.target
-            if encoded.error is not None:
-                raise encoded.error
+            source, target = check_pair(self, index, self.read(index))
             if settings.joint is not None:
-                return self._make_pair(encoded.data, target, settings, generator)
-            image, geometry = self._make_image(encoded.data, settings, generator, out)
-            if not encoded.target_is_mapped:
-                target = map_targets(self, target, geometry, settings.target_transform)
-            return image, target
+                return self._make_pair(source, target, settings, generator)
+            image, geometry = self._make_image(source, settings, generator, out)
+            return image, map_targets(self, target, geometry, settings.target_transform)
         except ITEM_ERRORS as error:
             if is_item_error(error):
                 self._name_sample(error, index, source)
@@ -482,7 +413,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """Whether a `Loader` may make samples in threads.
 
         There is no code of the user's that has not said ``thread_safe = True``, and all random
-        draws come from the `generator` that `load` is given.
+        draws come from the sample's generator.
         """
         return not self._why_processes(self._settings())
 
@@ -498,7 +429,7 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
 
     def _users_code(self, settings: Settings) -> Iterator[str]:
         """Name what makes the samples, is not this package's, and does not say `thread_safe`."""
-        for method in ("__getitem__", "fetch", "load", "read", "map_target"):
+        for method in ("__getitem__", "read", "map_target"):
             if not is_thread_safe(self, method):
                 yield f"{type(self).__name__}.{method}"
         if says_thread_safe(self):
@@ -552,11 +483,6 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     def _may_fuse(self) -> bool:
         return self.decode_options.fuse and self._loader is None
 
-    @property
-    def _reads_in_threads(self) -> bool:
-        """Whether several threads may call `read` at once."""
-        return is_thread_safe(self, "read")
-
     def _eligible_recipe(
         self, settings: Settings, *, finishes: bool = False
     ) -> EligibleRecipe | str:
@@ -566,8 +492,8 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         """
         if settings.loader is not None:
             return "the dataset has a loader of its own"
-        if changed := overridden(type(self), DecodeDataset, _DATASET_METHODS):
-            return f"{type(self).__name__} has its own {changed}"
+        if own_way := self._own_way():
+            return own_way
         transform, image, finish = settings.transform, None, None
         if settings.joint is not None:
             return "its transforms= also takes the targets"
@@ -610,57 +536,20 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
     def errors(self, failures: Sequence[Failure]) -> None:
         self.__dict__["_errors"] = Failures(failures)
 
-    def fetch(
-        self,
-        index: int,
-        *,
-        generator: torch.Generator | None = None,
-        out: torch.Tensor | None = None,
-        among: Sequence[int] | None = None,
-        encoded: EncodedSample | None = None,
-    ) -> Any:
-        """Return one sample, or what `on_error` puts in its place. Loaders call this.
-
-        Parameters
-        ----------
-        index : int
-        generator : torch.Generator, optional
-            As for `load`.
-        out : tensor, optional
-            As for `load`.
-        among : sequence of int, optional
-            The indices that ``on_error="replace"`` may draw from, such as those of a subset.
-        encoded : EncodedSample, optional
-            The sample as far as it has been read already.
-
-        Returns
-        -------
-        (image, target) or SKIPPED
-            The target is None if there are no targets. For a subclass with its own ``__getitem__``,
-            the result of that.
-
-        Raises
-        ------
-        FastDecodeError, OSError
-            With ``on_error="raise"``; with any `on_error` if data cannot be reached, or if too many
-            samples in a row are damaged.
-        """
-        settings = self._settings()
-        return self._fetch(index, settings, encoded, generator, out, lambda: among or ())
-
     def _fetch(
         self,
         index: int,
         settings: Settings,
-        encoded: EncodedSample | None,
-        generator: torch.Generator | None,
-        out: torch.Tensor | None,
-        among: Callable[[], Sequence[int]],
+        generator: torch.Generator | None = None,
+        out: torch.Tensor | None = None,
+        among: Callable[[], Sequence[int]] = tuple,
     ) -> Any:
+        """Return one sample, or what `on_error` puts in its place, maybe SKIPPED.
+
+        `out` is the image's slot in a batch; a replacement is one of those `among`.
+        """
         make = partial(self._make_sample, settings=settings, generator=generator, out=out)
         try:
-            if encoded is not None:
-                return self._load(index, settings, encoded, generator, out)
             return make(index)
         except ITEM_ERRORS as error:
             sample = self._apply_policy(index, error, make, settings.options.on_error, among)
@@ -669,11 +558,12 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
             return sample
 
     def __getitem__(self, index: int) -> Sample_co:
+        settings = self._settings()
+        load = partial(self._load, settings=settings)  # a subclass's own method would come here
         try:
-            sample: Any = self.load(index)
+            sample: Any = load(index)
         except ITEM_ERRORS as error:
-            # Replacements with `load`: a subclass's own method would come here again.
-            sample = self._apply_policy(index, error, self.load, self.decode_options.on_error)
+            sample = self._apply_policy(index, error, load, settings.options.on_error)
             if sample is SKIPPED or sample is _RAISE:  # a single sample cannot be left out
                 raise
         return sample if self.has_targets else sample[0]  # type: ignore[no-any-return]
@@ -708,16 +598,20 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
 
     def _fetch_all(self, indices: Sequence[int]) -> list[Any]:
         with self._prefetch_batch(indices):
-            return [self.fetch(index) for index in indices]
+            return [self._fetch(index, self._settings()) for index in indices]
 
     @property
     def fetches(self) -> bool:
-        """Whether a loader calls `fetch`: False for a subclass with its own ``__getitems__``."""
+        """Whether a loader asks for single samples: not a class with its own ``__getitems__``."""
         return type(self).__getitems__ is DecodeDataset.__getitems__
 
     def _is_overridden(self) -> bool:
         """Return whether a subclass has its own ``__getitem__``."""
         return type(self).__getitem__ is not DecodeDataset.__getitem__
+
+    def _own_way(self) -> str:
+        """Say that a subclass makes samples by itself; empty if it does not."""
+        return f"{type(self).__name__} has its own __getitem__" if self._is_overridden() else ""
 
     def _is_bare(self) -> bool:
         """Return whether a sample is handed out as the image alone, as there are no targets."""
@@ -731,14 +625,8 @@ class DecodeDataset(DecodeMixin, Dataset[Sample_co]):
         generator: torch.Generator | None,
         out: torch.Tensor | None,
     ) -> Any:
-        """Make a sample, with the subclass's own `load` or ``__getitem__`` if it has one."""
-        if not self._is_overridden():
-            if type(self).load is DecodeDataset.load:
-                return self._load(index, settings, None, generator, out)
-            return self.load(index, generator=generator, out=out)
-        if out is not None:
-            raise ValueError(f"{type(self).__name__} has its own __getitem__, which takes no out")
-        return self[index]
+        """Make a sample, with the subclass's own ``__getitem__`` if it has one."""
+        return self[index] if self._is_overridden() else self._load(index, settings, generator, out)
 
     def _apply_policy(
         self,

@@ -29,7 +29,6 @@ from fastdecode.torch._loader.arguments import (
     check_options,
     choose_way,
     load_decoder,
-    resolve_read_threads,
     resolve_workers,
 )
 from fastdecode.torch._loader.batch_builder import EpochConfig
@@ -92,12 +91,6 @@ class Loader:
         then, unless there is ``persistent_workers=True``.
     prefetch : int
         How many batches are made ahead; with `workers`, how many each process makes ahead.
-    read_threads : int, optional
-        How many extra threads only read, some batches ahead. By default 32 for a store that is
-        given by a URI, where each read waits for the network, and 0 otherwise. Items next to each
-        other in a shard are read in one request. If you give a number, these threads call the
-        `read` method of any `DecodeDataset`; that method must then draw no random numbers. 0 leaves
-        reading to the threads that decode. A sampler is not drawn further ahead for reading.
     seed : int, optional
         Seed of the order and of all random draws. By default it is drawn from torch's global
         generator, so it follows from ``torch.manual_seed``; on the ranks of torch.distributed that
@@ -226,7 +219,6 @@ class Loader:
         threads: Threads = "auto",
         workers: int = 0,
         prefetch: int = 2,
-        read_threads: int | None = None,
         seed: int | None = None,
         device: str | int | torch.device | None = None,
         decode: str = "cpu",
@@ -264,9 +256,8 @@ class Loader:
         self.decoding = "cpu" if decode == "cpu" else load_decoder(decode, self.device)
         self._lock = ForkLock()
         self._asked = threads, workers, dataloader.get("num_workers")
-        self._asked_to_read = read_threads
         self._prepares = self.worker_init_fn is not None
-        self.threads, self.workers, self.read_threads = self._look_inside()
+        self.threads, self.workers = self._look_inside()
         self._given = self._order_giver(sampler, batches)
         self._way()  # raises if arguments and dataset contradict
         self._share_seed()
@@ -291,8 +282,8 @@ class Loader:
         self.multiprocessing_context = options.get("multiprocessing_context")
         self.persistent_workers = bool(options.get("persistent_workers"))
 
-    def _look_inside(self) -> tuple[int, int, int]:
-        """Find the datasets inside; return how many threads, processes and reading threads suit."""
+    def _look_inside(self) -> tuple[int, int]:
+        """Find the datasets inside; return how many threads and how many processes suit."""
         self._source = SampleSource(self.dataset, self._options, self._lock)
         self._source.singly = self._singly
         apart = self.decoding != "cpu"
@@ -304,7 +295,7 @@ class Loader:
                     "it out, or give workers= instead of threads or decode"
                 )
             threads, workers = 0, threads
-        return threads, workers, resolve_read_threads(self._source, self._asked_to_read, workers)
+        return threads, workers
 
     def _adapt(self) -> None:
         """Look inside again, because another dataset may be there since the last epoch."""
@@ -316,9 +307,9 @@ class Loader:
                 RuntimeWarning,
                 stacklevel=4,
             )
-        if made_by != (self.threads, self.workers, self.read_threads):
+        if made_by != (self.threads, self.workers):
             self.close()
-            self.__dict__.update(zip(("threads", "workers", "read_threads"), made_by, strict=True))
+            self.__dict__.update(zip(("threads", "workers"), made_by, strict=True))
             self._set_up()
 
     def _set_up(self) -> None:
@@ -336,8 +327,7 @@ class Loader:
         elif self._source.iterable:
             self._workers = StreamHere()
         else:
-            how = self.threads, self.read_threads, self.prefetch, self.timeout or None
-            self._workers = ThreadWorkers(*how)
+            self._workers = ThreadWorkers(self.threads, self.prefetch, self.timeout or None)
         pinned = self.pin_memory and torch.cuda.is_available()
         self._delivery: Delivery | None = None
         decoder = None if self.decoding == "cpu" else self.decoding
@@ -471,7 +461,7 @@ class Loader:
         self._position, self._begun = position.at(order, place), True
         self.skipped = 0
         delivery = self._delivery
-        ahead += self._workers.ahead(sharding.batch_size if self._given.sampler is None else 0)
+        ahead += self._workers.ahead()
         order.draw(ahead if delivery is None else ahead + delivery.depth)
         config = EpochConfig(
             source=way.source,
@@ -732,6 +722,6 @@ def _decode_options(options: DataLoaderOptions) -> dict[str, Any]:
 
 
 def _parse_device(device: str | int | torch.device) -> torch.device:
-    from fastdecode.gpu._devices import parse_device
+    from fastdecode.gpu import parse_device
 
     return parse_device(device)

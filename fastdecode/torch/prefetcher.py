@@ -19,7 +19,7 @@ import torch
 from fastdecode._arguments import is_int
 from fastdecode._system.process import check_process
 from fastdecode.errors import ThreadsUnavailable
-from fastdecode.gpu._devices import parse_device
+from fastdecode.gpu import parse_device
 from fastdecode.torch._loader.transfer import Transfer, transfer_to
 
 if TYPE_CHECKING:

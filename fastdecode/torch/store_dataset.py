@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastdecode._arguments import check_kinds, is_iterable, wrong_kind
 from fastdecode._error_policy import ITEM_ERRORS, is_item_error, mark_if_folder_vanished
+from fastdecode._system.process import ForkLock
 from fastdecode.stores import Store, open_store
 from fastdecode.torch._errors import name_sample
-from fastdecode.torch._loader.read_ahead import READ_THREADS, Read, begin_reads
 from fastdecode.torch._loader.threads import ThreadPool
 from fastdecode.torch._options import DatasetOptions
 from fastdecode.torch._user_code import is_thread_safe
@@ -26,6 +29,18 @@ if TYPE_CHECKING:
 
 _MAX_PROBED_ITEMS = 64
 """How many items are checked for a target, to find out whether the store has targets."""
+_REQUESTS = 32
+"""How many requests to a server run at the same time."""
+_lock = ForkLock()
+
+
+class _Begun(threading.local):
+    """The reads that this thread has begun for a batch, by dataset and position in its store."""
+
+    reads: Mapping[tuple[int, int], Future[tuple[Any, Any]]] = {}
+
+
+_begun = _Begun()
 
 
 class StoreDataset(DecodeDataset[Sample_co]):
@@ -66,7 +81,8 @@ class StoreDataset(DecodeDataset[Sample_co]):
     Notes
     -----
     A pickle holds the store but no open files: each worker process opens what it needs. Where the
-    medium allows, images go from the store's memory to the decoder without a copy.
+    medium allows, images go from the store's memory to the decoder without a copy. The items of a
+    batch from a server are requested at once, those that lie together in a shard in one request.
 
     Examples
     --------
@@ -79,10 +95,8 @@ class StoreDataset(DecodeDataset[Sample_co]):
     """
 
     _readers: ThreadPool | None = None
-    _pending_reads: dict[int, Read] | None = None
-    """The reads that `_prefetch_batch` has begun, by the item's position in the store."""
     # `_targets` may be a million objects, which each worker would receive.
-    _not_pickled = (*DecodeDataset._not_pickled, "_targets", "_readers", "_pending_reads")
+    _not_pickled = (*DecodeDataset._not_pickled, "_targets", "_readers")
 
     def __init__(
         self,
@@ -119,28 +133,54 @@ class StoreDataset(DecodeDataset[Sample_co]):
     def read(self, index: int) -> tuple[Source, Any]:
         """Return the path or the bytes of an image, and its target."""
         position = self._position(index)
-        begun = self._pending_reads.pop(position, None) if self._pending_reads else None
+        begun = _begun.reads.get((id(self), position))
         if begun is not None:
             return begun.result()
         return self.store.source(position), self.store.target(position)
 
     @contextmanager
     def _prefetch_batch(self, indices: Sequence[int]) -> Iterator[None]:
-        # For PyTorch's DataLoader and worker processes, which would wait for one item at a time.
         own_read = type(self).read is not StoreDataset.read or not self._reads_in_threads
-        if len(indices) < 2 or not self.remote or own_read:
-            yield
-            return
-        if self._readers is None:
-            self._readers = ThreadPool(READ_THREADS)
-        positions = list(dict.fromkeys(map(self._position, indices)))
-        self._pending_reads = dict(
-            zip(positions, begin_reads(self, positions, self._readers), strict=True)
-        )
+        before = _begun.reads
+        if not (self.remote and len(indices) > 1) or own_read:
+            indices = ()
         try:
+            _begun.reads = {**before, **self._begin_reads(indices)} if indices else before
             yield
         finally:
-            self._pending_reads = None
+            _begun.reads = before
+
+    def _begin_reads(
+        self, indices: Sequence[int]
+    ) -> dict[tuple[int, int], Future[tuple[Any, Any]]]:
+        """Begin to read items in other threads, those that lie together in one request."""
+        with _lock:
+            readers = self._readers = self._readers or ThreadPool(_REQUESTS)
+        reads = {self._position(index): Future[tuple[Any, Any]]() for index in indices}
+        try:
+            groups = self.store.groups(list(reads))
+        except Exception:  # each item raises its own when it is read
+            groups = [[position] for position in reads]
+        for group in groups:
+            readers.submit(partial(self._read_group, group, reads))
+        return {(id(self), position): read for position, read in reads.items()}
+
+    def _read_group(
+        self, group: Sequence[int], reads: Mapping[int, Future[tuple[Any, Any]]]
+    ) -> None:
+        """Read some items; any error is raised where the sample is made."""
+        try:
+            found: Sequence[Any] = self.store.read_group(group)
+        except BaseException as error:
+            found = [error] * len(group)
+        for position, source in zip(group, found, strict=True):
+            if isinstance(source, BaseException):
+                reads[position].set_exception(source)
+                continue
+            try:
+                reads[position].set_result((source, self.store.target(position)))
+            except BaseException as error:
+                reads[position].set_exception(error)
 
     @property
     def remote(self) -> bool:
@@ -149,41 +189,14 @@ class StoreDataset(DecodeDataset[Sample_co]):
 
     @property
     def _reads_in_threads(self) -> bool:
-        return super()._reads_in_threads and is_thread_safe(
-            self.store, "source", "read", "_read", "groups", "read_group", "target"
-        )
+        """Whether several threads may read at once."""
+        of_store = ("source", "read", "_read", "groups", "read_group", "target")
+        return is_thread_safe(self, "read") and is_thread_safe(self.store, *of_store)
 
     def _users_code(self, settings: Settings) -> Iterator[str]:
         yield from super()._users_code(settings)
         if not self._reads_in_threads:
             yield f"the store ({type(self.store).__name__})"
-
-    def _group_reads(self, indices: Sequence[int]) -> list[list[int]]:
-        if type(self).read is not StoreDataset.read:
-            return super()._group_reads(indices)
-        wanted: dict[int, list[int]] = {}
-        for at, index in enumerate(indices):
-            wanted.setdefault(self._position(index), []).append(at)
-        groups = self.store.groups(list(wanted))
-        # An item that a sampler repeats within a batch is read once per occurrence.
-        first = [[wanted[position][0] for position in group] for group in groups]
-        return first + [[at] for positions in wanted.values() for at in positions[1:]]
-
-    def _read_group(self, indices: Sequence[int]) -> list[Any]:
-        if type(self).read is not StoreDataset.read:
-            return super()._read_group(indices)
-        positions = [self._position(index) for index in indices]
-        found: list[Any] = []
-        for position, source in zip(positions, self.store.read_group(positions), strict=True):
-            try:
-                found.append(
-                    source
-                    if isinstance(source, Exception)
-                    else (source, self.store.target(position))
-                )
-            except ITEM_ERRORS as error:
-                found.append(error)
-        return found
 
     def key(self, index: int) -> str:
         """Return the name of an image in the store.

@@ -26,7 +26,7 @@ from fastdecode.stores import open_store
 from fastdecode.types import FORMATS
 
 TERMINAL = 80
-_TAKING = ("bench", "check", "pack a", "index")
+_TAKING = ("bench", "check", "pack a")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -220,20 +220,6 @@ def test_a_place_that_cannot_be_written_is_named(
         said = capsys.readouterr().err
         assert said.startswith(f"fastdecode {words[0]}: error: {tmp_path}")
         assert said.endswith(f"{why}\n")
-
-
-def test_index_ends_with_the_worst_status(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A shard that is only damaged, after one that is missing, does not hide the missing one."""
-    (damaged := tmp_path / "damaged.tar").write_bytes(b"no tar" * 200)
-    missing = str(tmp_path / "missing.tar")
-
-    assert main(["index", str(damaged)]) == 1
-    assert main(["index", missing]) == 2
-    assert main(["index", missing, str(damaged)]) == 2
-    assert main(["index", str(damaged), missing]) == 2
-    assert capsys.readouterr().err.count("fastdecode index: error: ") == 6
 
 
 def test_how_it_was_called(capsys: pytest.CaptureFixture[str]) -> None:

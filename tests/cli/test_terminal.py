@@ -26,7 +26,6 @@ COMMANDS = {
     "help": "fastdecode --help",
     "info": "fastdecode",
     "check": f"fastdecode check {SAMPLES}",
-    "index": "fastdecode index shard.tar",
     "pack": "fastdecode pack source out.tar",
     "bench": f"fastdecode.bench {SAMPLES} --list",
 }
@@ -156,16 +155,15 @@ def test_names_beyond_the_locale(folder: Path, tmp_path: Path, variables: dict[s
 
     found = shell("PYTHON fastdecode check sé --csv fé.csv", tmp_path, **variables)
     made = shell("PYTHON fastdecode pack sé oé.tar --skip-bad", tmp_path, **variables)
-    indexed = shell("PYTHON fastdecode index oé.tar", tmp_path, **variables)
 
-    statuses = [done.returncode for done in (found, made, indexed)]
-    assert statuses == [1, 0, 0], [found.stderr, made.stderr, indexed.stderr]
-    assert b"2 items" in indexed.stdout
+    statuses = [done.returncode for done in (found, made)]
+    assert statuses == [1, 0], [found.stderr, made.stderr]
+    assert b"2 images" in made.stdout
     with (tmp_path / "fé.csv").open(newline="", encoding="utf-8") as file:
         assert [row["key"] for row in csv.DictReader(file)] == ["ü/b.jpg", "ü/ä.jpg", "ü/ö.jpg"]
 
 
-@pytest.mark.parametrize("name", ["check", "pack", "index", "bench"])
+@pytest.mark.parametrize("name", ["check", "pack", "bench"])
 def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -> None:
     """No control character of a file's name is printed, in a table or an error."""
     strange = tmp_path / "a\x1b]0;x\x07b"
@@ -175,7 +173,6 @@ def test_names_that_act_on_a_terminal(folder: Path, tmp_path: Path, name: str) -
     line = {
         "check": "PYTHON fastdecode check .",
         "pack": "PYTHON fastdecode pack . ../out.tar",
-        "index": "PYTHON fastdecode index *.tar --$'\\e'; PYTHON fastdecode index *.tar",
         "bench": "PYTHON fastdecode.bench .; PYTHON fastdecode.bench x*.tar",
     }[name]
 

@@ -12,8 +12,7 @@ from device_doubles import NoSingle, batch_double, own_registry  # noqa: F401
 from fastdecode import BackendInfo, DeviceUnavailable, register, use
 from fastdecode.cli import info
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _choice
-from fastdecode.gpu._choice import choose
+from fastdecode.gpu import choose, load, names
 from fastdecode.testing import drawing, encode
 from fastdecode.torch import DevicePrefetcher, Loader
 
@@ -83,8 +82,8 @@ def test_each_device_has_an_instance_of_its_own() -> None:
 
     assert first is again is not second
     assert [each and each.device.index for each in (first, second)] == [0, 1]
-    assert _choice.load("one", CPU) is not first
-    assert "one" in _choice.names("cpu")
+    assert load("one", CPU) is not first
+    assert "one" in names("cpu")
 
 
 class Broken(batch_double()):  # type: ignore[misc]
@@ -111,7 +110,7 @@ def test_what_is_no_batch_backend(batch: Any) -> None:
     register("none", NoSingle, batch=batch)
 
     with pytest.raises(BackendUnavailable, match="none"):
-        _choice.load("none", CPU)
+        load("none", CPU)
 
 
 @OWN
@@ -121,9 +120,9 @@ def test_a_device_that_it_does_not_know() -> None:
     register("single", NoSingle, distribution="single")
 
     with pytest.raises(BackendUnavailable, match=r"'meta'.*cpu, cuda$"):
-        _choice.load("one", torch.device("meta"))
+        load("one", torch.device("meta"))
     with pytest.raises(BackendUnavailable, match="single"):
-        _choice.load("single", CPU)
+        load("single", CPU)
 
 
 @OWN
@@ -142,7 +141,7 @@ def test_what_may_pass_is_not_remembered() -> None:
 
     for _ in range(2):
         with pytest.raises(torch.cuda.OutOfMemoryError):
-            _choice.load("short", CPU)
+            load("short", CPU)
     assert len(tried) == 2
 
 

@@ -12,7 +12,7 @@ import torch
 from corpus import TESTS
 
 from fastdecode import BackendUnavailable
-from fastdecode.gpu import _choice
+from fastdecode.gpu import load
 from fastdecode.samples import photos
 
 _ROOT = TESTS.parent
@@ -26,7 +26,7 @@ def test_every_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.Monk
     """Each example of the page runs, with batches of the package's few photos."""
     if "nvimgcodec" in block:
         try:
-            _choice.load("nvimgcodec", torch.device("cpu"))
+            load("nvimgcodec", torch.device("cpu"))
         except BackendUnavailable as error:
             pytest.skip(str(error))
     if not torch.cuda.is_available():

@@ -32,7 +32,7 @@ from same import assert_same
 from fastdecode import DecodeError, decode, decode_batch, probe, stats
 from fastdecode._backends.batch_base import BatchItem, try_out
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _choice
+from fastdecode.gpu import load
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.testing._batch_backend import decode_together
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("registry_with_cpu_backends")
 
 def together(items: list[bytes], **options: Any) -> list[Any]:
     """Let the double decode, and the CPU what the double does not."""
-    return decode_together(_choice.load("double", torch.device("cpu")), items, **options)
+    return decode_together(load("double", torch.device("cpu")), items, **options)
 
 
 def test_the_kinds_that_it_declares_go_to_it() -> None:

@@ -15,7 +15,7 @@ from patterns import KINDS, pattern
 from PIL import Image
 from same import assert_same
 
-from fastdecode.gpu._resize import resize_into
+from fastdecode.gpu import resize_into
 from fastdecode.testing import encode
 from fastdecode.torch.transforms import RandomResizedCrop, ResizeCenterCrop
 

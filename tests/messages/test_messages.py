@@ -149,7 +149,6 @@ LOADER: Calls = {
     "what has no meaning": _loader(in_order=False),
     "worker_init_fn and threads": _loader(worker_init_fn=len),
     "normalize_on and collate_fn": _loader(normalize_on="device", device="meta"),
-    "reading ahead of a list": _loader(dataset=[1, 2], read_threads=2),
     "a device that is none": _loader(device=1.5),
     "an empty batch": _loader(batch_sampler=[[]]),
     "a transform of another size": _loader(decode="pillow"),

@@ -115,19 +115,6 @@ def test_every_kind_of_file_is_as_before(made: list[bool]) -> None:
     assert made.count(False) > 2
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"mode": "RGBA"}, {"strict": True}, {"backend": "pillow"}],
-    ids=str,
-)
-def test_what_the_core_is_not_asked_for(options: dict[str, Any], made: list[bool]) -> None:
-    """Other modes, strict decoding and other backends do not use the core."""
-    arrays = decode_batch([PLAIN, PHOTOS[1]], threads=2, **options)
-
-    assert_same(arrays, one_by_one([PLAIN, PHOTOS[1]], **options))
-    assert not made
-
-
 @pytest.mark.parametrize("size", [None, (60, 44)])
 @pytest.mark.parametrize(
     "data",
@@ -154,44 +141,29 @@ def test_turned_images_are_left_out(
     assert not np.array_equal(images[1], decode_batch(items, size=size)[1])
 
 
-def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch, made: list[bool]) -> None:
-    """``FASTDECODE_DISABLE`` and `use` apply."""
-    with use("pillow"):
-        decode_batch([PLAIN, PLAIN], threads=2)
-    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
-    with use(None):
-        decode_batch([PLAIN, PLAIN], threads=2)
-
-    assert not made
-
-
-def test_what_another_backend_does_is_not_read_twice(
-    monkeypatch: pytest.MonkeyPatch, made: list[bool]
+@pytest.mark.parametrize(
+    "options", [{"mode": "RGBA"}, {"strict": True}, {"backend": "pillow"}, {}], ids=str
+)
+def test_what_the_core_is_not_asked_for(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, made: list[bool]
 ) -> None:
-    """If the core is not chosen for the first file, it does not read the others."""
+    """Other modes, strict decoding and other backends do not use the core.
+
+    If it is not chosen for the first file, it does not read the others.
+    """
     reads: list[int] = []
     read = Items.read
     monkeypatch.setattr(Items, "read", lambda *given: (reads.append(1), read(*given))[1])
+    with use(None if options else "pillow"):
+        arrays = decode_batch([PLAIN, PHOTOS[1]], threads=2, **options)
 
+    assert_same(arrays, one_by_one([PLAIN, PHOTOS[1]], **options))
+    reads.clear()
     for first in (encode(drawing(9, 9), "bmp"), "no such file", 3):
-        decode_batch([PLAIN, PLAIN], threads=2, backend="pillow")
         with pytest.raises((FastDecodeError, OSError, TypeError)):
             decode_batch([first, PLAIN], threads=2, backend="native")
-
+    monkeypatch.setenv("FASTDECODE_DISABLE", "native")
+    with use(None):
+        decode_batch([PLAIN, PLAIN], threads=2)
     assert not reads
     assert not made
-
-
-def test_images_go_into_out(made: list[bool]) -> None:
-    """`out` is written and returned; a wrong shape is the error of its item."""
-    header = fastdecode.probe(PLAIN)
-    out = np.zeros((3, header.height, header.width, 3), np.uint8)
-    with use("native"):
-        arrays = decode_batch([PLAIN, PHOTOS[0], PLAIN], threads=2, out=out)
-        small = [np.zeros((4, 4, 3), np.uint8), np.zeros_like(out[0])]
-        with pytest.raises(ValueError, match="item 0: out"):
-            decode_batch([PLAIN, PLAIN], threads=2, out=small)
-
-    assert [np.shares_memory(*two) for two in zip(arrays, out, strict=True)] == [True] * 3
-    assert_same([*out], [fastdecode.decode(PLAIN)] * 3)
-    assert made == [True] * 4

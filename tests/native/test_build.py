@@ -106,40 +106,28 @@ def test_one_wheel_for_all_pythons(source: Path) -> None:
         assert ".symtab" not in told
 
 
-def test_a_compiler_that_does_not_work_ends_the_build(source: Path) -> None:
-    """The compiler that CC names is the only one that is tried, and its words are shown."""
-    done = _setup(source, "build", CC="/there/is/no/cc")
-
-    assert done.returncode != 0
-    assert "/there/is/no/cc" in done.stderr
-
-
-@_with_compiler
-def test_what_does_not_compile_ends_the_build(source: Path) -> None:
-    """The compiler's words are shown; no package without the core is made."""
-    (source / "fastdecode" / "native" / "decode.c").write_text("#error of some compiler\n")
-
-    done = _setup(source, "bdist_wheel", "-d", "made")
-
-    assert done.returncode != 0
-    assert "#error of some compiler" in done.stderr
-    assert not (source / "made").exists()
-
-
-@_with_compiler
 @pytest.mark.parametrize(
-    ("macro", "words"),
-    [("__SIZE_TYPE__=__UINT32_TYPE__", "64 bits"), ("__FLT_EVAL_METHOD__=2", "floats as floats")],
+    ("variables", "words"),
+    [
+        ({"CC": "/there/is/no/cc"}, "/there/is/no/cc"),  # the only one that is tried
+        ({"CFLAGS": "-Dint=#error_of_some_compiler"}, "error_of_some_compiler"),
+        ({"CFLAGS": "-U__SIZE_TYPE__ -D__SIZE_TYPE__=__UINT32_TYPE__"}, "64 bits"),
+        ({"CFLAGS": "-U__FLT_EVAL_METHOD__ -D__FLT_EVAL_METHOD__=2"}, "floats as floats"),
+    ],
+    ids=str,
 )
-def test_a_processor_on_which_results_differ_is_refused(
-    source: Path, macro: str, words: str
+def test_what_does_not_compile_ends_the_build(
+    source: Path, variables: dict[str, str], words: str
 ) -> None:
-    """The core does not compile for 32 bits, nor where floats are computed as something wider."""
-    name = macro.partition("=")[0]
-    done = _setup(source, "build", CFLAGS=f"-U{name} -D{macro}")
+    """The compiler's words are shown, and no package without the core is made.
+
+    Nor does the core compile for 32 bits, or where floats are computed as something wider.
+    """
+    done = _setup(source, "bdist_wheel", "-d", "made", **variables)
 
     assert done.returncode != 0
     assert words in done.stderr
+    assert not (source / "made").exists()
 
 
 @pytest.mark.parametrize(("compilers", "needed"), [((), ["ziglang"]), (("gcc",), [])])
@@ -196,27 +184,19 @@ def test_the_documents_say_what_was_run_of_each_wheel() -> None:
 def test_every_file_that_names_the_version_agrees() -> None:
     """A released tree has one version everywhere; any other is a ``.dev`` before the next one.
 
-    Between releases the citation names the last one, the newest with a date in the changelog, and
-    what changed since stands in a section without a date.
+    Between releases the citation names the last one, the newest with a date in the changelog.
     """
-    found = {}
-    for name, form in (
-        ("CITATION.cff", r"^version: (.+)$"),
-        ("conda/recipe.yaml", r'^  version: "(.+)"$'),
-        ("CHANGELOG.md", r"^## \[(\d.*)\] - \d{4}-\d\d-\d\d$"),
-    ):
-        match = re.search(form, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
-        assert match, name
-        found[name] = match[1]
-    ours, released = fastdecode.__version__, found["CHANGELOG.md"]
-    next_one, dev, number = ours.partition(".dev")
-    unreleased = "\n## [Unreleased]\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
-    assert found["conda/recipe.yaml"] == ours
-    assert found["CITATION.cff"] == released
-    assert unreleased == bool(dev)
-    if not dev:
-        assert ours == released
-    else:
-        assert number.isdigit()
-        assert [*map(int, next_one.split("."))] > [*map(int, released.split("."))]
+    def told(name: str, form: str) -> str:
+        found = re.search(form, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert found, name
+        return found[1]
+
+    released = told("CHANGELOG.md", r"^## \[(\d.*)\] - \d{4}-\d\d-\d\d$")
+    next_one, dev, _ = fastdecode.__version__.partition(".dev")
+
+    assert told("conda/recipe.yaml", r'^  version: "(.+)"$') == fastdecode.__version__
+    assert told("CITATION.cff", r"^version: (.+)$") == released
+    assert told("CHANGELOG.md", r"^## \[(.+?)\]") == ("Unreleased" if dev else released)
+    numbers = ([*map(int, version.split("."))] for version in (next_one, released))
+    assert (next(numbers) > next(numbers)) == bool(dev)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import native_core, samples
+from instructions import with_each
 from processes import answers, resident
 from same import assert_same
 
 import fastdecode
 from fastdecode import DecodeError, UnsupportedFormat, decode, probe
 from fastdecode._backends import registry
-from fastdecode.testing import drawing, encode
+from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import MODES, REDUCES
 
 library = native_core()
@@ -30,14 +32,17 @@ MOST_PIXELS = 2_000_000  # of a file: thousands of decodes have to take seconds
 
 def _written() -> dict[str, bytes]:
     """Encode colours and inks in every sampling and coding that Pillow writes, in odd sizes."""
+    draw = random.Random(0)
     ways: dict[str, dict[str, Any]] = {
         "plain": {},
         "progressive": {"progressive": True},
         "restarts in a row": {"restart_marker_blocks": 3},
         "a restart each row": {"restart_marker_rows": 1},
         "restarts, progressive": {"progressive": True, "restart_marker_rows": 2},
+        "a restart each block": {"progressive": True, "restart_marker_blocks": 1},
     }
-    return {
+    small = zip(range(1, 41), draw.sample(range(1, 41), 40), strict=True)
+    found = {
         f"{width}x{height} {mode} {sampling} {way}": encode(
             drawing(width, height, "RGB").convert(mode), quality=80, subsampling=sampling, **options
         )
@@ -46,19 +51,32 @@ def _written() -> dict[str, bytes]:
         for sampling in ("4:4:4", "4:2:2", "4:2:0")
         for way, options in ways.items()
     }
+    for width, height in small:  # some of which fill no block or no MCU
+        for sampling in ("4:4:4", "4:2:2", "4:2:0", "grey"):
+            way, quality = draw.choice([*ways]), draw.choice((1, 30, 90, 100))
+            image = drawing(width, height, "L" if sampling == "grey" else "RGB")
+            how = {} if sampling == "grey" else {"subsampling": sampling}
+            found[f"{width}x{height} {sampling} {way} {quality}"] = encode(
+                image, quality=quality, optimize=quality > 50, **how, **ways[way]
+            )
+    return found
 
 
 @cache
 def _files() -> dict[str, bytes]:
     """Return files that `native` reads: the package's photos, the collection, and encoded ones."""
     folder = Path(fastdecode.__file__).parent / "samples"
+    long_runs = {  # and many corrections in one block
+        f"photo {quality}": encode(photo(200, 150), progressive=True, quality=quality)
+        for quality in (50, 100)
+    }
     found = {path.name: path.read_bytes() for path in sorted(folder.glob("*.jpg"))}
     for sample in samples("jpeg_kinds", "photos"):
         if sample.format == "jpeg" and sample.decodes_in_pillow:
             found[sample.name] = sample.path.read_bytes()
     (support,) = registry.load("native").supports["jpeg"]
     kept = {}
-    for name, data in {**found, **_written()}.items():
+    for name, data in {**found, **long_runs, **_written()}.items():
         header = probe(data)
         if header.width * header.height <= MOST_PIXELS and not support.refusal(header):
             kept[name] = data
@@ -72,7 +90,10 @@ def _whole(name: str, reduce: int, mode: Any) -> Any:
 
 @pytest.mark.parametrize("part", range(10))
 def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> None:
-    """For 2 000 random files, regions, reductions and modes, the result is Pillow's slice."""
+    """For 2 000 random files, regions, reductions and modes, the result is Pillow's slice.
+
+    Some are decoded with every set of instructions, and half of them strictly.
+    """
     random = np.random.default_rng(part)
     names = sorted(_files())
     compared = 0
@@ -85,11 +106,13 @@ def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> Non
         left, right = sorted(random.choice(header.width + 1, 2, replace=False))
         top, bottom = sorted(random.choice(header.height + 1, 2, replace=False))
         box = (int(left), int(top), int(right), int(bottom))
+        how: Any = {"mode": mode, "backend": "native", "strict": bool(random.integers(2))}
+        cut = partial(decode, data, reduce, region=box, **how)
         try:
-            image = decode(data, reduce, mode=mode, region=box, backend="native")
+            image = with_each(cut) if random.random() < 0.1 else cut()
         except (DecodeError, UnsupportedFormat):
             with pytest.raises((DecodeError, UnsupportedFormat)):  # then it refuses the whole, too
-                decode(data, reduce, mode=mode, backend="native")
+                decode(data, reduce, **how)
             names.remove(name)
             continue
         rows = slice(top // reduce, -(-bottom // reduce))
@@ -100,7 +123,7 @@ def test_any_region_of_any_file_is_that_slice_of_pillows_image(part: int) -> Non
             image, _whole(name, reduce, mode)[rows, columns], f"{name} {box} {mode} 1/{reduce}"
         )
 
-    assert len(names) > 100
+    assert len(names) > 250
 
 
 def _parts_removed(data: bytes) -> Iterator[bytes]:
@@ -279,6 +302,22 @@ def test_limits_are_kept(limit: str, least: int, enough: int) -> None:
     assert words
 
 
+@pytest.mark.parametrize("way", [{}, {"restart_marker_rows": 1}, {"subsampling": "4:4:4"}], ids=str)
+def test_the_core_by_itself_refuses(way: dict[str, Any]) -> None:
+    """It refuses a file that ends below the window, and a window or layout that cannot be."""
+    out = ffi.new("uint8_t[]", 64 * 64 * 4)
+    window, data = _request(right=64, bottom=64), encode(drawing(256, 256), **way)
+
+    assert _decode_into(data, window, out, 192) == lib.FD_OK
+    for cut in (data[: len(data) // 2], data[:-20], data[:-2]):
+        assert _decode_into(cut, window, out, 192) == lib.FD_UNSUPPORTED
+    for left, right in ((0, 257), (8, 8), (-1, 5)):
+        outside = _request(left=left, right=right, bottom=5)
+        assert _decode_into(data, outside, out, 256) == lib.FD_UNSUPPORTED, (left, right)
+    for fields in ({"reduce": 3}, {"layout": 9}):
+        assert _decode_into(data, _request(**fields), out, 256) == lib.FD_ARGUMENT, fields
+
+
 @pytest.mark.skipif(resident() is None, reason="memory is looked up in /proc")
 def test_the_memory_of_a_huge_image_is_given_back() -> None:
     """A thread keeps its decoder's memory for the next image, but not 70 MB of a huge one."""
@@ -299,34 +338,3 @@ for _ in range(2):  # only from the second on there would be one piece to keep
 answers["kept"] = resident() - before
 """
     assert answers(code)["kept"] < 40e6
-
-
-def test_the_core_by_itself_refuses_a_window_above_a_cut() -> None:
-    """The core itself refuses a file that ends below the window."""
-    out = ffi.new("uint8_t[]", 64 * 64 * 3)
-    request = _request(left=0, top=0, right=64, bottom=64)
-    ways: list[dict[str, Any]] = [{}, {"restart_marker_rows": 1}, {"subsampling": "4:4:4"}]
-    for way in ways:
-        data = encode(drawing(256, 256), **way)
-
-        assert _decode_into(data, request, out, 192) == lib.FD_OK
-        for cut in (data[: len(data) // 2], data[:-20], data[:-2]):
-            assert _decode_into(cut, request, out, 192) == lib.FD_UNSUPPORTED
-
-
-def test_what_cannot_be_asked_is_refused() -> None:
-    """A window outside the image, or an impossible reduction or layout, is refused."""
-    out = ffi.new("uint8_t[]", 40 * 24 * 4)
-    data = encode(drawing(40, 24))
-    wrong: list[dict[str, Any]] = [
-        {"right": 41, "bottom": 5},
-        {"left": 8, "right": 8, "bottom": 5},
-        {"left": -1, "right": 5, "bottom": 5},
-        {"reduce": 3},
-        {"layout": 9},
-    ]
-
-    for fields in wrong:
-        is_window = "right" in fields  # it does not fit this file
-        expected = lib.FD_UNSUPPORTED if is_window else lib.FD_ARGUMENT
-        assert _decode_into(data, _request(**fields), out, 160) == expected, fields

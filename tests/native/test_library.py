@@ -47,44 +47,30 @@ def test_what_it_does_not_declare_is_no_fallback() -> None:
     assert [first for first, _ in stats(reset=True).fallbacks] == ["native"]
 
 
-@pytest.mark.parametrize(
-    ("words", "before"),
-    [
+@pytest.mark.parametrize("made", [False, True], ids=["not compiled", "for another system"])
+def test_a_source_tree_without_its_library_says_so(made: bool, tmp_path: Path) -> None:
+    """One sentence names the folder and the command; nothing decodes without the core."""
+    clone = tmp_path / "clone"
+    ignored = shutil.ignore_patterns("libfastdecode.*", "__pycache__", *["_core.py"] * (not made))
+    shutil.copytree(PACKAGE, clone / PACKAGE.name, ignore=ignored)
+    (clone / "setup.py").touch()
+    if made:
+        name = next((PACKAGE / "native").glob("libfastdecode.*")).name
+        (clone / PACKAGE.name / "native" / name).write_bytes(b"MZ of another system")
+    for words, before in (
         (("-c", "from fastdecode import decode"), "ImportError: "),
         (("-m", "fastdecode"), "python -m fastdecode: error: "),
         (("-m", "fastdecode.bench"), "python -m fastdecode.bench: error: "),
-    ],
-)
-def test_a_source_tree_without_its_library_says_so(
-    words: tuple[str, ...], before: str, tmp_path: Path
-) -> None:
-    """One sentence names the folder and the command; nothing decodes without the core."""
-    ignored = shutil.ignore_patterns("libfastdecode.*", "_core.py", "__pycache__")
-    shutil.copytree(PACKAGE, tmp_path / "clone" / PACKAGE.name, ignore=ignored)
-    (tmp_path / "clone" / "setup.py").touch()
+    )[: 1 if made else 3]:
+        done = python(*words, cwd=clone, PYTHONPATH=str(clone))
 
-    done = python(*words, cwd=tmp_path / "clone", PYTHONPATH=str(tmp_path / "clone"))
-
-    assert done.returncode
-    assert done.stdout == ""
-    said = done.stderr[done.stderr.index(before) + len(before) :]
-    assert " ".join(said.split()) == (
-        f"fastdecode is imported from {tmp_path / 'clone'}, where its native core has not been "
-        f"compiled: run `pip install -e {tmp_path / 'clone'}`, or start Python in another folder "
-        "to use an installed copy"
-    )
-    if words[0] == "-m":
-        assert "Traceback" not in done.stderr
-
-
-def test_a_library_for_another_system_says_so(tmp_path: Path) -> None:
-    """A file that is no library of this system is an ImportError with the system's words."""
-    ignored = shutil.ignore_patterns("libfastdecode.*", "__pycache__")
-    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=ignored)
-    name = next((PACKAGE / "native").glob("libfastdecode.*")).name
-    (tmp_path / PACKAGE.name / "native" / name).write_bytes(b"MZ of another system")
-
-    code = "from fastdecode import decode"
-    done = python("-c", code, cwd=tmp_path, PYTHONPATH=str(tmp_path))
-
-    assert "ImportError: fastdecode's native core cannot be loaded" in done.stderr
+        assert done.returncode
+        assert done.stdout == ""
+        said = " ".join(done.stderr[done.stderr.index(before) + len(before) :].split())
+        assert said.startswith("fastdecode's native core cannot be loaded") or said == (
+            f"fastdecode is imported from {clone}, where its native core has not been "
+            f"compiled: run `pip install -e {clone}`, or start Python in another folder "
+            "to use an installed copy"
+        )
+        assert made == said.startswith("fastdecode's native")
+        assert words[0] == "-c" or "Traceback" not in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import permutations
 from pathlib import Path
 from typing import Any, get_args
@@ -96,52 +95,6 @@ def test_layout_is_that_of_torch(form: str, merge: int, repeats: int) -> None:
             assert_same(patches_of(image, how, form), cut(values(image, form), how), str(how))
             grey = patches_of(image, how, form, channels=1)
             assert_same(grey, cut(values(image[..., :1], form), how), str(how))
-
-
-LAYOUTS: dict[str, Patches] = {
-    "qwen2_vl.Qwen2VLImageProcessor": Patches((14, 14), 2, 2),
-    "glm4v.Glm4vImageProcessor": Patches((14, 14), 2, 2),
-    "paddleocr_vl.PaddleOCRVLImageProcessor": Patches((14, 14), 1, 2),
-    "hunyuan_vl.HunYuanVLImageProcessor": Patches((16, 16), 1, 2),
-    "video_llama_3.VideoLlama3ImageProcessor": Patches((14, 14), 2, 1),
-    "kimi_k25.Kimi_K25ImageProcessor": Patches((14, 14)),
-    "muse_glimmer.MuseGlimmerImageProcessor": Patches(
-        (14, 14), 1, 2, ("patch", "repeat", "channel", "row", "column")
-    ),
-    "cosmos3_edge.Cosmos3EdgeImageProcessor": Patches((16, 16), 2, 2, PIXELS),
-    "siglip2.convert_image_to_patches": Patches((16, 16), order=PIXELS),
-    "gemma4.convert_image_to_patches": Patches((16, 16), order=PIXELS),
-    "lfm2_vl.convert_image_to_patches": Patches((16, 16), order=PIXELS),
-    "nemotron_h_omni.convert_image_to_patches": Patches((16, 16)),
-    "minicpmv4_6.MiniCPMV4_6ImageProcessor": Patches(
-        (14, 14), order=("channel", "row", "repeat", "patch", "column")
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_layout_is_that_of_transformers(name: str) -> None:
-    """One description covers what transformers' own processors make of the same values."""
-    pytest.importorskip("transformers")
-    pytest.importorskip("torchvision")
-    module, _, found = name.partition(".")
-    place = f"transformers.models.{module}.image_processing_{module}"
-    theirs, how = getattr(import_module(place), found), LAYOUTS[name]
-    side, merge = how.size[0], max(how.merge, 2)
-    image = noise(side * merge * 2, side * merge * 3)
-    tensor = values(image, "float32")
-    if not isinstance(theirs, type):
-        batched = module in ("lfm2_vl", "nemotron_h_omni")
-        want = theirs(tensor[None], side)[0] if batched else theirs(tensor, side)
-    elif hasattr(theirs, "patchify"):
-        taken = theirs.patchify.__code__.co_varnames[: theirs.patchify.__code__.co_argcount]
-        sizes = {"patch_size": side, "merge_size": merge, "temporal_patch_size": how.repeats}
-        given = {key: value for key, value in sizes.items() if key in taken}
-        want = theirs.patchify(None, tensor[None], **given)[0][0]
-    else:
-        want = theirs.reshape_by_patch(None, tensor, side)
-
-    assert_same(patches_of(image, how, "float32").reshape(want.shape), want)
 
 
 def test_file_is_cut_in_one_call() -> None:

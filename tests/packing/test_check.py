@@ -1,4 +1,4 @@
-"""Tests of `survey` and of the commands ``check``, ``pack`` and ``index``."""
+"""Tests of `survey` and of the commands ``check`` and ``pack``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packed import make_large_source, make_source
 
 from fastdecode import stores
 from fastdecode.cli import main
-from fastdecode.packing import Finding, Limits, _survey, pack, survey
+from fastdecode.packing import Finding, Limits, _check, pack, survey
 from fastdecode.packing._rewrite import Work
 from fastdecode.stores import create_store, open_store
 from fastdecode.testing import drawing, encode
@@ -167,7 +167,7 @@ def test_image_beyond_the_memory_is_oversized(
     def no_memory(*_arguments: object, **_options: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(_survey, "verify", no_memory)
+    monkeypatch.setattr(_check, "verify", no_memory)
     with open_store(make_source(tmp_path / "source")) as store:
         assert {one.status for one in survey(store, 1)} == {"oversized"}
 
@@ -181,8 +181,6 @@ def test_image_beyond_the_memory_is_oversized(
         ("check b.tar", "b.tar"),
         ("check photo.JPG", "photo.JPG is one image"),
         ("pack photo.JPG out", "photo.JPG is one image"),
-        ("index folder", "folder is a folder"),
-        ("index none.tar", "none.tar"),
         ("check folder --csv /dev/full", "/dev/full cannot be written: No space left on device"),
     ],
 )

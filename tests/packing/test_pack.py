@@ -24,7 +24,7 @@ from fastdecode.native import _library
 from fastdecode.packing import BadItems, pack
 from fastdecode.packing._pack_command import as_bytes
 from fastdecode.stores import create_store, kind_for, open_store
-from fastdecode.stores._items import Keys
+from fastdecode.stores.base import Keys
 from fastdecode.testing import drawing, encode
 
 needs_core = pytest.mark.skipif(_library.lib is None, reason="the native core is not built")
@@ -175,7 +175,6 @@ def test_image_beyond_the_limit_is_bad(tmp_path: Path) -> None:
     with open_store(tmp_path / "small.tar") as store, io.BytesIO(store.read(0)) as file:
         image = Image.open(file)
         assert image.size == (100, 80)
-        assert image.getexif()[0x010E] == "a description"
 
 
 @needs_core
@@ -371,15 +370,14 @@ def test_image_too_long_for_jpeg_is_bad(tmp_path: Path) -> None:
     assert "66000 x 1" in why
 
 
-def test_a_class_without_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A class without images keeps its folder, and the summary names it."""
+def test_a_class_without_images(tmp_path: Path) -> None:
+    """A class without images keeps its folder."""
     source = make_source(tmp_path / "source")
     for path in (source / "cats").iterdir():
         path.write_bytes(b"no image")
 
     assert main(["pack", str(source), str(tmp_path / "out"), "--skip-bad"]) == 0
 
-    assert "classes without any image left (1): cats" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_dir()) == [
         "cats",
         "dogs",

@@ -46,7 +46,7 @@ def test_sizes(size: tuple[int, int], most: int, made: tuple[int, int]) -> None:
 
 
 def test_jpeg_keeps_metadata() -> None:
-    """A shrunk JPEG keeps EXIF, orientation and profile; its pixels are those of a resize."""
+    """A shrunk JPEG keeps orientation and profile alone; its pixels are those of a resize."""
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "a description"
     data = encode(PHOTO, "jpeg", quality=95, exif=exif, icc_profile=PROFILE)
@@ -56,7 +56,7 @@ def test_jpeg_keeps_metadata() -> None:
     header = probe(made.data)
     assert (header.width, header.height, header.orientation) == (60, 40, 6)
     assert header.subsampling == "4:2:0"
-    assert image.getexif()[0x010E] == "a description"
+    assert dict(image.getexif()) == {0x0112: 6}
     assert image.info["icc_profile"] == PROFILE
     wanted = Image.fromarray(decode(data)).resize((60, 40), Image.Resampling.LANCZOS)
     again = encode(wanted, "jpeg", quality=90, subsampling="4:2:0")
@@ -89,17 +89,14 @@ def test_the_decoder_reduces_first() -> None:
         ("L", "png", ".jpg", "L"),
         ("LA", "png", ".png", "LA"),
         ("1", "png", ".png", "L"),
-        ("I;16", "png", ".png", "I;16"),
     ],
 )
 def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
-    """Opaque 8-bit images become JPEG; transparency, palettes and 16-bit grey become PNG.
+    """Opaque 8-bit images become JPEG; transparency and palettes become PNG.
 
     They keep their profile of colours.
     """
-    if mode == "I;16":
-        image = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
-    elif mode in ("RGBA", "LA"):
+    if mode in ("RGBA", "LA"):
         image = PHOTO.convert(mode[:-1])
         image.putalpha(Image.linear_gradient("L").resize(image.size))
     else:
@@ -110,8 +107,6 @@ def test_formats(mode: str, format: str, suffix: str, becomes: str) -> None:
     assert (made.suffix, small.mode) == (suffix, becomes)
     kept = format in ("jpeg", "png", "webp") and mode != "CMYK"  # that of inks is of no use
     assert small.info.get("icc_profile") == (PROFILE if kept else None)
-    if mode == "I;16":
-        assert np.asarray(small).max() > 255 * 200
 
 
 def test_transparent_pixels_do_not_bleed() -> None:
@@ -143,17 +138,14 @@ def test_damaged_and_strange_metadata() -> None:
     exif[0x0112] = 8
     large = encode(PHOTO, "png", exif=exif.tobytes() + bytes(70_000))
     broken = encode(PHOTO, "jpeg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
-
     exif[0x0112] = 9
-    strange = encode(PHOTO, "jpeg", exif=exif)
 
-    assert _shrunk(strange)[1].getexif()[0x0112] == 1
-    assert probe(_shrunk(large)[0].data).orientation == 8
-    assert probe(_shrunk(broken)[0].data).orientation == 1
+    for data, orientation in ((large, 8), (broken, 1), (encode(PHOTO, "jpeg", exif=exif), 1)):
+        assert probe(_shrunk(data)[0].data).orientation == orientation
 
 
 def test_images_that_cannot_be_shrunk_keep_their_bytes(tmp_path: Path) -> None:
-    """Animations and 16-bit TIFFs are not shrunk: they keep their bytes and are counted."""
+    """Animations and 16-bit images are not shrunk: they keep their bytes and are counted."""
     (tmp_path / "source").mkdir()
     frames = [PHOTO.rotate(angle) for angle in (0, 90, 180)]
     data = encode(frames[0], "gif", save_all=True, append_images=frames[1:])
@@ -163,7 +155,7 @@ def test_images_that_cannot_be_shrunk_keep_their_bytes(tmp_path: Path) -> None:
 
     assert not can_shrink(probe(data))
     deep = Image.fromarray((np.arange(120 * 80, dtype=np.uint16) * 6).reshape(80, 120))
-    assert not can_shrink(probe(encode(deep, "tiff")))
+    assert not any(can_shrink(probe(encode(deep, format))) for format in ("png", "tiff"))
     assert packed.notes == {"too large": 1}
     with open_store(tmp_path / "out.tar") as store:
         assert bytes(store.read(0)) == data

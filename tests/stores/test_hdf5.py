@@ -1,4 +1,4 @@
-"""Tests of HDF5 stores: files of this package and of others, links and truncated files."""
+"""Tests of HDF5 stores: datasets by their names, links and truncated files."""
 
 from __future__ import annotations
 
@@ -11,73 +11,28 @@ from typing import Any
 
 import pytest
 import store_cases
+from records import write_hdf5
 
-from fastdecode.stores import Store, StoreError, create_store, open_store
+from fastdecode.stores import Store, StoreError, open_store
 
 h5py = pytest.importorskip("h5py")
 np = pytest.importorskip("numpy")
 
 
-def _foreign(location: Path, name: str = "jpeg", **others: Any) -> list[bytes]:
-    """Write images to a file without the layout of this package."""
+def _write(location: Path, **others: Any) -> list[bytes]:
+    """Write images into the dataset ``jpeg``, and others; return the images."""
     photos = [data for _, data in store_cases.images()]
-    with h5py.File(location, "w") as file:
-        table = file.create_dataset(name, (len(photos),), h5py.vlen_dtype(np.uint8))
-        for place, data in enumerate(photos):
-            table[place] = np.frombuffer(data, np.uint8)
-        for key, values in others.items():
-            file[key] = values
+    write_hdf5(location, [("", data, None) for data in photos], images="jpeg", keys=[], **others)
     return photos
 
 
-@pytest.mark.parametrize("rows", [1024, 3])
-def test_plain_h5py_reads_our_files(
-    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Plain h5py reads images, labels and keys as datasets of any number of rows."""
-    monkeypatch.setattr("fastdecode.stores.hdf5._ROWS", rows)
-    items = store_cases.images()
-    store_cases.write(tmp_path / "a.h5", items, [0, 1])
-
-    with h5py.File(tmp_path / "a.h5", "r") as file:
-        assert [file["images"][place].tobytes() for place in range(len(items))] == [
-            data for _, data in items
-        ]
-        assert file["labels"].dtype == np.int64
-        assert file["labels"][:].tolist() == [place % 2 for place in range(len(items))]
-        assert [key.decode() for key in file["keys"]] == [key for key, _ in items]
-
-
-@pytest.mark.parametrize(
-    ("targets", "written"),
-    [
-        (store_cases.TARGETS, None),
-        ([None], None),
-        ([1 << 70], None),
-        (["a\0b"], None),
-        (["a cat"], b"a cat"),
-        ([3], 3),
-    ],
-)
-def test_labels_are_numbers_or_texts(tmp_path: Path, targets: list[Any], written: Any) -> None:
-    """Labels of one kind are a dataset for others; this package reads any from its index."""
-    items = store_cases.images()
-    store_cases.write(tmp_path / "a.h5", items, targets)
-
-    with h5py.File(tmp_path / "a.h5", "r") as file:
-        assert ("labels" in file) == (written is not None)
-        assert written is None or file["labels"][0] == written
-    with open_store(tmp_path / "a.h5") as store:
-        assert store.target(1) == targets[1 % len(targets)]
-
-
-def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> None:
-    """Options name the datasets of a foreign file; targets may be numbers, texts or arrays."""
+def test_a_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> None:
+    """Options name the datasets; targets may be numbers, texts or arrays."""
     count = len(store_cases.images())
     where = tmp_path / "a.h5"
     names = [f"p{place}" for place in range(count)]
     boxes = np.arange(count * 2).reshape(count, 2)
-    photos = _foreign(where, labels=np.arange(count), names=names, boxes=boxes)
+    photos = _write(where, labels=np.arange(count), names=names, boxes=boxes)
 
     with open_store(where, images="jpeg", keys="names") as store:
         again = pickle.loads(pickle.dumps(store))
@@ -94,7 +49,7 @@ def test_a_foreign_file_is_read_by_the_names_of_its_datasets(tmp_path: Path) -> 
 
 def test_datasets_that_do_not_fit_are_named(tmp_path: Path) -> None:
     """A missing dataset, one of pixels, and one with other rows are errors that name it."""
-    _foreign(tmp_path / "a.h5", labels=[1, 2])
+    _write(tmp_path / "a.h5", labels=[1, 2])
 
     with pytest.raises(StoreError, match=r"no dataset 'images', only: jpeg, labels"):
         open_store(tmp_path / "a.h5")
@@ -154,8 +109,7 @@ def test_links_and_other_files_are_refused(link: Any, tmp_path: Path) -> None:
 
 def test_reading_during_close_is_a_value_error(tmp_path: Path) -> None:
     """Threads that read while the store is closed get a ValueError, not a damage error."""
-    with create_store(tmp_path / "a.h5") as writer:
-        writer.add("a.jpg", b"1" * 5000, 1)
+    write_hdf5(tmp_path / "a.h5", [("a.jpg", b"1" * 5000, 1)])
     for _ in range(5):
         store = open_store(tmp_path / "a.h5")
         begun = threading.Barrier(4)
@@ -179,8 +133,8 @@ def test_reading_during_close_is_a_value_error(tmp_path: Path) -> None:
         assert said == [f"{tmp_path / 'a.h5'}: the store has been closed"] * 3
 
 
-def test_truncated_foreign_file_is_an_error(tmp_path: Path) -> None:
-    """A foreign file that is truncated while open is an error; HDF5 alone would return zeros."""
+def test_truncated_file_is_an_error(tmp_path: Path) -> None:
+    """A file that is truncated while open is an error; HDF5 alone would return zeros."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("images", data=np.array([np.void(b"1\0" * 9)] * 5))

@@ -85,7 +85,7 @@ def test_a_remote_shard_without_an_index_says_what_to_do(place, tmp_path: Path) 
     shard, _ = _shard(tmp_path)
     _upload(place, shard)
 
-    with pytest.raises(StoreError, match=r"has no index.*fastdecode index --to"):
+    with pytest.raises(StoreError, match=r"has no index.*index_tar\(.*index=FILE"):
         open_store(f"{uri}/t.tar", storage_options=options)
     with pytest.raises(ValueError, match="say with index= where"):
         index_tar(f"{uri}/t.tar", storage_options=options)
@@ -228,7 +228,8 @@ def test_threads_open_a_shard_once(tmp_path: Path, name: str, shards: int) -> No
 
     assert [key[-8:] for key in keys] == [f"{number:04d}.jpg" for number in numbers]
     assert found == [image(number) for number in numbers]
-    assert server.requests["GET", ".fdx"] == shards
+    assert server.requests["HEAD", ".tar"] == shards
+    assert not server.requests["GET", ".fdx"]  # the copy has the index
     assert server.requests["HEAD", ".fdx"] + server.requests["HEAD", ".tar"] <= 2 * shards
     assert server.requests["GET", ".tar"] == len(numbers)
 

@@ -17,7 +17,7 @@ from tars import image, numbered, write_tar
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import StoreError
 from fastdecode.stores import Store, open_store
-from fastdecode.stores.locations import expand_braces, shard_locations
+from fastdecode.stores.shards import expand_braces, shard_locations
 from fastdecode.stores.tar.store import index_tar, open_tar
 
 _EACH = 4

@@ -112,11 +112,11 @@ def test_repeated_key_is_numbered(tmp_path: Path) -> None:
 def test_odd_names_and_sizes_are_read(tmp_path: Path) -> None:
     """Names that are not UTF-8 are escaped; a size beyond 8 GiB is in GNU's base 256."""
     path, size = tmp_path / "t.tar", (9 << 30) + 5
-    small = make_header(b"\xff\xfe.jpg", 3) + b"abc".ljust(512, b"\0") + bytes(1024)
+    small = make_header("\udcff\udcfe.jpg", 3) + b"abc".ljust(512, b"\0") + bytes(1024)
     (tmp_path / "small.tar").write_bytes(small)
     _check(tmp_path / "small.tar", [("\\xff\\xfe.jpg", b"abc", None)])
     with path.open("wb") as file:
-        file.write(make_header(b"large.jpg", size))
+        file.write(make_header("large.jpg", size))
         file.seek(512 + size + 507)
         file.write(small)
 

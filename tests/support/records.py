@@ -1,4 +1,4 @@
-"""Writes MXNet RecordIO, by the format's description alone."""
+"""Writes the stores that the package only reads: RecordIO, by its description alone, and HDF5."""
 
 from __future__ import annotations
 
@@ -58,3 +58,21 @@ def write_records(where: Path, items: Sequence[tuple[str, bytes, Any]]) -> None:
         made += record(data, 0 if labels else target or 0, number, labels)
     where.write_bytes(made)
     where.with_suffix(".idx").write_bytes(lines)
+
+
+def write_hdf5(
+    where: Path, items: Sequence[tuple[str, bytes, Any]], *, images: str = "images", **others: Any
+) -> None:
+    """Write images and keys, labels if there are any, and other datasets, with h5py."""
+    import h5py
+    import numpy as np
+
+    keys, data, labels = zip(*items, strict=True) if items else ((), (), ())
+    with h5py.File(where, "w") as file:
+        table = file.create_dataset(images, (len(data),), h5py.vlen_dtype(np.uint8))
+        for place, each in enumerate(data):
+            table[place] = np.frombuffer(each, np.uint8)
+        columns = {"keys": list(keys), "labels": list(labels)} | others
+        for name, values in columns.items():
+            if len(values) and values[0] is not None:
+                file[name] = values

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus import CORPUS
-from records import write_records
+from records import write_hdf5, write_records
 
 from fastdecode.stores import Store, StoreError, create_store, open_store
 
@@ -18,6 +18,9 @@ TARGETS: tuple[Any, ...] = (None, 3, -(2**40), 0.1, "a cat", [1, 2.5], {"boxes":
 
 NUMBERS: tuple[Any, ...] = (0, 3, -4, 0.5, [1.0, 2.5], [7.0])
 """Targets that RecordIO can hold."""
+
+LABELS = (0, 3, -(2**40))
+"""Targets that a column of HDF5 can hold."""
 
 
 def images() -> list[tuple[str, bytes]]:
@@ -39,9 +42,9 @@ def write(location: Path, items: Sequence[tuple[str, bytes]], targets: Sequence[
 def make(
     location: Path, items: Sequence[tuple[str, bytes, Any]], classes: Sequence[str] = ()
 ) -> None:
-    """Write a store of any kind, RecordIO too, from keys, images and targets."""
-    if location.suffix == ".rec":
-        write_records(location, items)
+    """Write a store of any kind from keys, images and targets."""
+    if location.suffix in (".rec", ".h5"):
+        (write_records if location.suffix == ".rec" else write_hdf5)(location, items)
         return
     with create_store(location, classes=classes) as writer:
         for item in items:

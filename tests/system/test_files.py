@@ -192,7 +192,6 @@ def test_a_fifo_in_place_of_a_file_is_refused(
     [
         ("pack", "{pipe}", "{folder}/out.tar"),
         ("check", "{pipe}"),
-        ("index", "{pipe}"),
         ("bench", "{pipe}"),
     ],
     ids=lambda command: command[0],

@@ -144,22 +144,6 @@ def test_samples_of_a_batch_are_drawn_one_after_another(make: Any) -> None:
     assert_same(*made)
 
 
-def test_draws_come_from_the_generator_and_go_into_the_slot(make: Any) -> None:
-    """`load` passes on `generator` and `out`: the same seed fills a slot equally."""
-    dataset = make(RandomResizedCropFlipNormalize(32))
-    batch = torch.zeros(2, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-
-    image, target = dataset.load(2, generator=torch.Generator().manual_seed(7), out=batch[1])
-    again, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(7))
-    other, _ = dataset.fetch(2, generator=torch.Generator().manual_seed(8))
-
-    assert target == target_of(make, 2)
-    assert image.data_ptr() == batch[1].data_ptr()
-    assert_same(batch[1], again)
-    assert not torch.equal(again, other)
-    assert not batch[0].any()
-
-
 def test_a_pickled_dataset_gives_the_same_samples(make: Any) -> None:
     """A used dataset can be pickled, without its caches, and gives the same samples."""
     dataset = make(ResizeCenterCropNormalize(64, 48), reduce=1, on_error="skip")
@@ -224,8 +208,6 @@ def test_what_is_missing_is_told() -> None:
         len(DecodeDataset())
     with pytest.raises(NotImplementedError, match=r"DecodeDataset .*sample 3"):
         DecodeDataset()[3]
-    with pytest.raises(ValueError, match="EncodedTransform"):  # only its results have a slot
-        Photos(str).load(0, out=torch.zeros(3, 8, 6))
     for wrong in (3, [3], RandomResizedCrop):
         with pytest.raises(TypeError, match="transform"):
             Photos(wrong)
@@ -247,10 +229,7 @@ def test_what_is_missing_is_told() -> None:
     ids=lambda value: value if isinstance(value, str) and value.startswith("ret") else "",
 )
 @pytest.mark.parametrize("transform", [None, RandomResizedCrop(8)], ids=["whole", "crop"])
-@pytest.mark.parametrize("read_threads", [0, 1])
-def test_errors_of_read_say_what_to_return(
-    given: Any, said: str, transform: Any, read_threads: int
-) -> None:
+def test_errors_of_read_say_what_to_return(given: Any, said: str, transform: Any) -> None:
     """If `read` does not return a pair, the error names the class and explains the pair."""
 
     class Wrong(Photos):
@@ -263,7 +242,7 @@ def test_errors_of_read_say_what_to_return(
     for use in (
         lambda: dataset[0],
         lambda: dataset.__getitems__([0, 1]),
-        lambda: next(iter(Loader(dataset, 2, threads=1, read_threads=read_threads))),
+        lambda: next(iter(Loader(dataset, 2, threads=1))),
     ):
         with pytest.raises(TypeError, match=expected):
             use()

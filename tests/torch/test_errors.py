@@ -37,7 +37,7 @@ def test_error_names_the_file_and_the_index(transform: Any) -> None:
         (by_library, 0, OSError, rf"^{re.escape(str(PHOTO))} \(item 0\): image file is truncated$"),
     ):
         with pytest.raises(error, match=told) as caught:
-            of.fetch(index)
+            of[index]
 
         if index == 3:
             assert caught.value.errno == errno.ENOENT
@@ -50,7 +50,7 @@ def test_what_failed_is_remembered_once() -> None:
     dataset = Listed(PHOTO, CUT, CUT.read_bytes(), NO_SUCH_FILE)
     for index in (1, 2, 3, 1, torch.tensor(1)):
         with pytest.raises((errors.DecodeError, OSError)):
-            dataset.fetch(index)
+            dataset[index]
     cut, data, gone = dataset.errors
 
     assert (cut.index, cut.path) == (1, str(CUT))
@@ -61,16 +61,15 @@ def test_what_failed_is_remembered_once() -> None:
     for clear in (dataset.errors.clear, lambda: setattr(dataset, "errors", [])):
         clear()
         with pytest.raises(errors.DecodeError):
-            dataset.fetch(1)
+            dataset[1]
         assert [failure.index for failure in dataset.errors] == [1]
 
 
 def test_skipped_samples_are_left_out_of_the_batch() -> None:
-    """With "skip", `fetch` returns SKIPPED; what must return something raises the error."""
+    """With "skip", a batch lacks them; what must return something raises the error."""
     dataset = Listed(PHOTO, CUT, PHOTO, *([CUT] * 6), on_error="skip")
     _, targets = next(iter(DataLoader(dataset, batch_size=3)))
 
-    assert dataset.fetch(1) is SKIPPED
     assert targets.tolist() == [0, 2]
     assert [failure.path for failure in dataset.errors] == [str(CUT)]
     with pytest.raises(errors.DecodeError, match=r"\(item 4\)"):
@@ -87,15 +86,12 @@ def test_replacement_is_the_same_each_time() -> None:
     sources = [CUT if index % 3 else PHOTO for index in range(30)]
     chosen = [Listed(*sources, on_error="replace")[index][1] for index in (1, 2, 4, 5, 7)]
     dataset = Listed(*sources, on_error="replace")
-    backwards = [dataset.fetch(index)[1] for index in (7, 5, 4, 2, 1)]
+    backwards = [dataset[index][1] for index in (7, 5, 4, 2, 1)]
 
     assert chosen == backwards[::-1]
     assert {sources[index] for index in chosen} == {PHOTO}
     assert len(set(chosen)) > 1
-    slot = torch.zeros(3, 24, 24)
-    image, target = dataset.fetch(1, out=slot)
-    assert (target, image.data_ptr()) == (chosen[0], slot.data_ptr())
-    assert_same(slot, SMALL(PHOTO.read_bytes()))
+    assert_same(dataset[1][0], SMALL(PHOTO.read_bytes()))
     assert 0 not in {failure.index % 3 for failure in dataset.errors}
 
 
@@ -108,7 +104,7 @@ def test_an_index_from_the_end_is_the_same_sample(count: int) -> None:
             sources = [CUT if number == index else PHOTO for number in range(count)]
             dataset = Listed(*sources, on_error="replace")
             made.append((dataset[asked][1], dataset.errors))
-            assert dataset.fetch(index)[1] == made[0][0]
+            assert dataset[index][1] == made[0][0]
             assert len(dataset.errors) == 1
             dataset = Listed(*[CUT] * count, on_error="skip")
             with pytest.raises(errors.DecodeError, match=rf"\(item {index}\)"):
@@ -132,7 +128,7 @@ def test_replacing_ends(kind: Any) -> None:
 
     for dataset, tried in ((few, 5), (many, 33)):
         with pytest.raises(errors.DecodeError, match=rf"sample 3: {tried} .*\(item 3\)"):
-            dataset.fetch(3)
+            dataset[3]
         assert len(set(dataset.reads)) == len(dataset.reads) == len(dataset.errors) == tried
 
 
@@ -146,16 +142,15 @@ def test_replacements_never_change() -> None:
 
 @pytest.mark.parametrize("policy", ["raise", "replace"])
 def test_error_that_is_dropped_keeps_no_memory(policy: str) -> None:
-    """The memory of a batch is free when its error is, without a garbage collection."""
+    """What it refers to is free when it is, without a garbage collection."""
     dataset = Listed(CUT, CUT, transform=SMALL, on_error=policy)
-    out = torch.empty(dataset.sample_shape)
-    gone = weakref.ref(out)
+    gone = weakref.ref(dataset)
     gc.collect()
     gc.disable()
     try:
         with pytest.raises(errors.DecodeError) as caught:
-            dataset.fetch(0, out=out)
-        del out, caught
+            dataset[0]
+        del dataset, caught
         assert gone() is None
     finally:
         gc.enable()
@@ -185,7 +180,7 @@ def test_mistakes_are_raised_whatever_the_policy(on_error: Any, error: BaseExcep
     dataset: Any = None
     dataset = Listed(PHOTO, PHOTO, transform=fail, on_error=on_error)
 
-    for ask in (dataset.fetch, dataset.__getitem__, lambda index: dataset.__getitems__([index])):
+    for ask in (dataset.__getitem__, lambda index: dataset.__getitems__([index])):
         with pytest.raises(type(error), match="a mistake"):
             ask(0)
     assert dataset.errors == []
@@ -206,10 +201,10 @@ def test_mistake_of_a_replacement_is_raised() -> None:
 
 def test_failures_cross_process_borders() -> None:
     """SKIPPED is the same object after pickling, and errors keep their text."""
-    dataset = Listed(CUT, on_error="skip")
-    dataset.fetch(0)
+    dataset = Listed(CUT, PHOTO, on_error="skip")
+    assert len(dataset.__getitems__([0, 1])) == 1
     again = pickle.loads(pickle.dumps(dataset))
-    again.fetch(0)
+    assert len(again.__getitems__([0, 1])) == 1
 
     assert pickle.loads(pickle.dumps(SKIPPED)) is SKIPPED
     assert repr(SKIPPED) == "SKIPPED"

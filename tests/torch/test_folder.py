@@ -19,7 +19,7 @@ import fastdecode
 from fastdecode import decode, decode_file, probe
 from fastdecode.stores import open_store
 from fastdecode.stores._scan import EXTENSIONS
-from fastdecode.stores.tar.names import IMAGES
+from fastdecode.stores.tar.format import IMAGES
 from fastdecode.torch import ImageFolder, ImageList, Loader
 from fastdecode.torch.transforms import Compose, Resize, ResizeCenterCropNormalize
 

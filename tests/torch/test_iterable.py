@@ -323,7 +323,6 @@ def test_length() -> None:
         {"batch_sampler": [[1]]},
         {"rank": 0, "world_size": 2},
         {"threads": 2},
-        {"read_threads": 2},
         {"drop_last": True, "batch_size": None},
         {"normalize_on": "device", "batch_size": None},
         {"normalize_on": "device", "device": "meta"},

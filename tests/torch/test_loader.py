@@ -49,7 +49,6 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "prefetch": (0,),
     "seed": ("a",),
     "timeout": (-1, "a", True),
-    "read_threads": (-1, 1.5, "2"),
     "normalize_on": ("gpu", None, True),
     "num_workers": (-1, "8"),
     "prefetch_factor": (0,),
@@ -190,14 +189,11 @@ class Pair(tuple):  # noqa: SLOT001 - as users write it
 
 
 class Own(Images):
-    """A dataset of this package whose own `fetch` makes samples of another kind."""
+    """A dataset of this package whose samples are of another kind."""
 
     def __init__(self, make: Any) -> None:
         super().__init__(ResizeCenterCropNormalize(16, 16), count=4)
         self.make = make
-
-    def fetch(self, index: int, **how: Any) -> Any:
-        return self.make(*super().fetch(index, **how))
 
     def __getitem__(self, index: int) -> Any:
         return self.make(*super().__getitem__(index))

@@ -18,8 +18,7 @@ from same import assert_same
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu._choice import choose
-from fastdecode.gpu._devices import check_device
+from fastdecode.gpu import check_device, choose
 from fastdecode.testing import encode, photo
 from fastdecode.torch._loader.transfer import CudaTransfer
 from fastdecode.torch.transforms import RandomResizedCrop

@@ -40,7 +40,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "caller": {"threads": 0},
     "threads": {"threads": 2},
     "without the core": {"threads": 2},
-    "read ahead": {"threads": 2, "read_threads": 2},
     "processes": {"workers": 1},
     "processes that stay": {"workers": 2, "persistent_workers": True},
     "normalised later": {"threads": 2},

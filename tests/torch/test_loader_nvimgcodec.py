@@ -15,11 +15,11 @@ from loading import Sources, copies
 from torch_reference import decibels
 
 from fastdecode.errors import BackendUnavailable
-from fastdecode.gpu import _choice
+from fastdecode.gpu import load
 from fastdecode.torch.transforms import RandomResizedCrop
 
 try:
-    _choice.load("nvimgcodec", torch.device("cpu"))
+    load("nvimgcodec", torch.device("cpu"))
 except BackendUnavailable as error:
     pytest.skip(str(error), allow_module_level=True)
 

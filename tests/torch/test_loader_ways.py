@@ -47,7 +47,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "caller": {"threads": 0},
     "threads": {"threads": 3},
     "without the core": {"threads": 2},
-    "read ahead": {"threads": 2, "read_threads": 2},
     "processes": {"workers": 2},
     "processes that stay": {"workers": 1, "persistent_workers": True},
     "normalised later": {"threads": 2},
@@ -214,9 +213,7 @@ def test_a_subset_and_a_sampler(way: str) -> None:
     assert not torch.equal(*ours[0][0])
 
 
-CALLED = pytest.mark.parametrize(
-    "way", ["caller", "threads", "read ahead", "processes"], indirect=True
-)
+CALLED = pytest.mark.parametrize("way", ["caller", "threads", "processes"], indirect=True)
 
 
 @CALLED

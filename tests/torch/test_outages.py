@@ -53,25 +53,19 @@ def tar(path: Path, prefix: str = "", count: int = COUNT) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("on_error", "read_threads"),
-    [("skip", 0), ("skip", None), ("replace", None)],
-    ids=["skip", "skip, read ahead", "replace, read ahead"],
-)
-def test_credentials_that_expire_end_the_epoch(
-    uri: str, server: Fault, on_error: Any, read_threads: int | None
-) -> None:
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_credentials_that_expire_end_the_epoch(uri: str, server: Fault, on_error: Any) -> None:
     """Expired credentials end the epoch; no sample is skipped, listed or replaced."""
     dataset = stored(uri, server, on_error)
-    server.always("ExpiredToken", after=9 if read_threads == 0 else 1)  # a batch is one request
-    with Loader(dataset, BATCH, threads=2, read_threads=read_threads) as loader:
+    server.always("ExpiredToken", after=1)  # a batch is one request
+    with Loader(dataset, BATCH, threads=2) as loader:
         with pytest.raises(OSError, match=r"t\.tar"):
             list(loader)
         assert loader.skipped == 0
     assert dataset.errors == []
 
     server.always(None)
-    with Loader(dataset, BATCH, threads=2, read_threads=read_threads) as loader:
+    with Loader(dataset, BATCH, threads=2) as loader:
         assert sum(len(images) for images, _ in loader) == len(encoded())
 
 
@@ -120,13 +114,13 @@ def test_an_error_of_the_disk_is_raised(on_error: Any) -> None:
     dataset = Listed(PHOTO, CUT, PHOTO, UNREADABLE, on_error=on_error)
 
     with pytest.raises(OSError, match="/proc/self/mem"):
-        dataset.fetch(3)
+        dataset[3]
     with Loader(dataset, 3, threads=2) as loader, pytest.raises(OSError, match="/proc/self/mem"):
         list(loader)
     assert [failure.index for failure in dataset.errors] == [1]
     broken = Listed(CUT, UNREADABLE, on_error="replace")
     with pytest.raises(OSError, match="/proc/self/mem"):
-        broken.fetch(0)
+        broken[0]
 
 
 @pytest.mark.parametrize("kind", [ImageFolder, StoreDataset])
@@ -148,7 +142,7 @@ def test_a_folder_that_vanishes_ends_the_epoch(tmp_path: Path, kind: Any) -> Non
     assert len(dataset.errors) == 1
     (tmp_path / "photos").rename(tmp_path / "away")
     with pytest.raises(FileNotFoundError, match="folder"):
-        dataset.fetch(1)
+        dataset[1]
 
 
 def test_a_shard_that_is_lost_as_a_whole_ends_the_epoch(tmp_path: Path) -> None:

@@ -205,10 +205,10 @@ def test_a_limit_of_a_loader_is_for_datasets_of_the_package(tmp_path: Path) -> N
         Loader(dataset, max_pixels=0)
 
     class Own(ImageList):
-        def load(self, index: int, **options: Any) -> Any:
-            return super().load(index, **options)
+        def __getitem__(self, index: int) -> Any:
+            return super().__getitem__(index)
 
-    with pytest.raises(ValueError, match=r"max_pixels= .* Own has its own load"):
+    with pytest.raises(ValueError, match=r"max_pixels= .* Own has its own __getitem__"):
         Loader(Own([path], [0], TRANSFORMS[0]), max_pixels=1000)
 
 

@@ -123,7 +123,6 @@ LEFT_OPEN = {
     "a prefetcher": """
 from fastdecode.torch.prefetcher import DevicePrefetcher
 held = iter(DevicePrefetcher(Loader(loading.Images(), 1, threads=2), "meta"))""",
-    "reads ahead": "held = iter(Loader(loading.Images(), 1, read_threads=1))",
     "a device": "held = iter(Loader(loading.Images(), 1, device='meta'))",
     "the core": """
 from fastdecode.samples import photos

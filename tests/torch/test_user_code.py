@@ -120,20 +120,17 @@ READERS: dict[str, Callable[[Cursor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", [{}, {"read_threads": 3}], ids=str)
 @pytest.mark.parametrize("core", [True, False])
 @pytest.mark.parametrize("reader", READERS)
 def test_code_that_shares_a_cursor_gives_each_item_its_own(
-    reader: str, core: bool, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    reader: str, core: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads give what one thread gives, wherever the user's code reads with a common cursor."""
     if not core:
         monkeypatch.setenv("FASTDECODE_DISABLE", "native")
-    if reader == "a foreign dataset" and how:
-        pytest.skip("only a DecodeDataset can be read ahead")
     with Loader(READERS[reader](Cursor()), 4, threads=0) as loader:
         expected = copies(loader)
-    with Loader(READERS[reader](Cursor()), 4, threads=6, **how) as loader:
+    with Loader(READERS[reader](Cursor()), 4, threads=6) as loader:
         assert_same(copies(loader), expected)
 
 

@@ -29,7 +29,6 @@ from fastdecode import (
 )
 from fastdecode.stores import create_store, open_store
 from fastdecode.torch import (
-    SKIPPED,
     DecodeDataset,
     DecodeMixin,
     DecodeOptions,
@@ -189,8 +188,7 @@ def lists_and_stores(paths: list[str], reduce: int) -> None:
         print(image, target)
         for images, labels in Loader(dataset, 8, drop_last=True, channels_last=True):
             print(images.shape, labels)
-        if dataset.fetch(0) is SKIPPED:
-            print(dataset.errors[0].reason)
+        print([failure.reason for failure in dataset.errors])
     with create_store("cats.tar", classes=["cat"]) as writer:
         writer.add("cat/1.jpg", Path("1.jpg").read_bytes(), 0)
     with open_store("cats.csv", path_column="path", target_column=None) as store:

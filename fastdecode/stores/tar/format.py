@@ -1,14 +1,24 @@
-"""Reading and writing tar headers, the 512 bytes before each member."""
+"""Reading and writing tar headers and members, and the samples that members of one stem are.
+
+The rule for names is WebDataset's; keys that break it have another name in the tar.
+"""
 
 from __future__ import annotations
 
+import re
 import struct
+import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from fastdecode.errors import StoreError
+from fastdecode._error_policy import mark_fatal
+from fastdecode._formats import sniff
+from fastdecode.errors import StoreError, with_advice
+from fastdecode.stores._scan import EXTENSIONS
+from fastdecode.stores.base import check_key, parse_target, relative
+from fastdecode.types import Buffer
 
 BLOCK = 512
 """Headers and data begin at multiples of this, in bytes."""
@@ -16,12 +26,7 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 """The end of a tar: two blocks of zeros."""
 
-_LONGEST_NAME = 100
-_LONGEST_PREFIX = 155
-_MAX_OCTAL = 8**11
-_LONG_NAME = b"././@LongLink"
 _FIELDS = struct.Struct("100s 24x 12s 12x 8s c 100x 6s 82x 155s 12x")
-_BLOCK = struct.Struct("100s 8s 8s 8s 12s 12s 8s c 100x 6s 2s 64x 8s 8s 155s 12x")
 _ADLER = 65521
 
 _PIECE = 1 << 20
@@ -41,6 +46,18 @@ _SPARSE_MESSAGE = (
 _LINK_MESSAGE = (
     "is a link to another member, without bytes of its own: pack it with --hard-dereference"
 )
+
+
+IMAGES = frozenset((*(each[1:] for each in EXTENSIONS), "ico", "img", "pcx", "tga"))
+"""Extensions of images, in lower case; "img" is for images of an unknown format."""
+
+_META = re.compile(r"__[^/]*__($|/)")
+_SUFFIXES = {"jpeg": "jpg", "jpeg2000": "jp2"}  # else the format's own name
+
+
+_TARGETS = ("cls", "json", "txt")
+_NUMBERS = ("cls", "cls2", "index", "inx", "id")
+"""Extensions of whole numbers, as WebDataset decodes them."""
 
 
 class TarHeader(NamedTuple):
@@ -77,24 +94,18 @@ def parse_header(block: bytes) -> TarHeader | None:
     return TarHeader(name, length, kind)
 
 
-def make_header(name: bytes, size: int) -> bytes:
+def make_header(name: str, size: int) -> bytes:
     """Return the header of a regular file, which is always the same for the same file.
 
-    It has owner id 0, mode 0644 and time 0. A name that does not fit into ustar's fields precedes
-    the header as a GNU long name.
+    It has owner id 0, mode 0644 and time 0. A name or size that does not fit into ustar's fields
+    has GNU's form.
     """
-    prefix, short = _split(name)
-    if short is not None:
-        return _block(short, size, b"0", prefix)
-    long = name + b"\0"
-    return b"".join(
-        (
-            _block(_LONG_NAME, len(long), b"L"),
-            long,
-            bytes(-len(long) % BLOCK),
-            _block(name[:_LONGEST_NAME], size, b"0"),
-        )
-    )
+    about = tarfile.TarInfo(name)
+    about.size = size
+    try:
+        return about.tobuf(tarfile.USTAR_FORMAT, "utf-8", "surrogateescape")
+    except ValueError:
+        return about.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 def padded(size: int) -> int:
@@ -110,25 +121,6 @@ def _number(field: bytes) -> int:
     if number < 0:
         raise ValueError("a size below zero")
     return number
-
-
-def _split(name: bytes) -> tuple[bytes, bytes | None]:
-    """Split a name at a slash to fit ustar's two fields; the second is None if it cannot fit."""
-    if len(name) <= _LONGEST_NAME:
-        return b"", name
-    at = name.find(b"/", len(name) - _LONGEST_NAME - 1)
-    if 0 < at <= _LONGEST_PREFIX and at + 1 < len(name):
-        return name[:at], name[at + 1 :]
-    return b"", None
-
-
-def _block(name: bytes, size: int, kind: bytes, prefix: bytes = b"") -> bytes:
-    small = size < _MAX_OCTAL
-    length = b"%011o\0" % size if small else b"\x80" + size.to_bytes(11, "big")
-    zeros = b"0000000\0"  # owner and group, the numbers of a device
-    about = length, b"00000000000\0", b" " * 8, kind, b"ustar\0", b"00", zeros, zeros, prefix
-    block = _BLOCK.pack(name, b"0000644\0", zeros, zeros, *about)
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
 class Readable(Protocol):
@@ -307,3 +299,196 @@ def _pax(data: bytes) -> dict[str, str] | None:
 
 def _text(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
+
+
+# ---- samples
+
+
+def split(name: str) -> tuple[str, str] | None:
+    """Split a member's name into stem and extension; None if it belongs to no sample.
+
+    A name belongs to no sample if its last part has no dot or begins with one, or if WebDataset
+    uses the name itself ("__name__").
+
+    The rule is WebDataset's (``base_plus_ext`` in its ``tariterators.py``): a name is split at the
+    first dot after the last slash. WebDataset keeps a leading "./"; keys here do not have it.
+    """
+    if name[:1] in ("/", "."):
+        while name.startswith(("./", "/")):
+            name = name[1:] if name.startswith("/") else name[2:]
+    folder, slash, last = name.rpartition("/")
+    base, dot, extension = last.partition(".")
+    if not base or not dot or (name[:2] == "__" and _META.match(name)):
+        return None
+    return folder + slash + base, extension
+
+
+def member_name(key: str, data: Buffer) -> tuple[str, str]:
+    """Return the stem and the extension of the member for a key, as WebDataset splits it.
+
+    "dogs/a.jpg" stays as it is. WebDataset would split the name at any other dot, so other dots
+    become "%2E". The data gives the extension of a key without one.
+    """
+    check_key(key)
+    folder, slash, last = key.rpartition("/")
+    base, dot, extension = last.rpartition(".")
+    if not base or not dot or extension.lower() not in IMAGES:
+        base, extension = last, _extension(data)
+    stem = folder + slash + base.replace(".", "%2E")
+    return ("%5F" + stem[1:] if _META.match(stem + ".") else stem), extension
+
+
+def _extension(data: Buffer) -> str:
+    """Return the extension of the data's format; "img" if the format is unknown."""
+    name = (len(data) and sniff(data)) or "img"
+    extension = _SUFFIXES.get(name, name)
+    return extension if extension in IMAGES else "img"
+
+
+class WantedMembers(NamedTuple):
+    """Which members of a sample the caller wants."""
+
+    # extensions of the image in order of preference; empty for any known one
+    image: tuple[str, ...] = ()
+    # the extension of the target; empty for the first of cls, json and txt that the sample has
+    target: str = ""
+
+    def is_image(self, extension: str) -> bool:
+        """Return whether an extension, in lower case, is one of images."""
+        if self.image:
+            return extension in self.image and extension != self.target
+        return extension.rpartition(".")[2] in IMAGES and extension != self.target
+
+    def is_target(self, extension: str) -> bool:
+        return extension == self.target if self.target else extension in _TARGETS
+
+
+def wanted_members(image: str | Sequence[str] | None, target: str | None) -> WantedMembers:
+    """Convert the options ``image`` and ``target``; extensions may begin with a dot."""
+    images = [image] if isinstance(image, str) else list(image or ())
+    return WantedMembers(
+        tuple(each.lower().lstrip(".") for each in images), (target or "").lower().lstrip(".")
+    )
+
+
+class TarSample(NamedTuple):
+    """The image and the target among the members with one stem."""
+
+    stem: str
+    key: str = ""
+    member: Member | None = None  # the image's; None if the sample has none
+    data: Buffer = b""  # the image; empty without `with_data`
+    target: Any = None
+    beside: Member | None = None  # the target's
+    beside_check: int = 0  # the CRC-32 of its bytes
+
+
+class _File(NamedTuple):
+    """A member of a sample; the data of what is not wanted is not read."""
+
+    extension: str
+    member: Member
+    data: Buffer = b""
+
+
+def samples(source: TarSource, wanted: WantedMembers, *, with_data: bool) -> Iterator[TarSample]:
+    """Yield the samples of a tar, including those without an image.
+
+    The rules are WebDataset's (``group_by_keys`` in its ``tariterators.py``): the files of a sample
+    follow one another, and extensions are compared in lower case. If files of a sample come apart
+    from its image, a StoreError is raised.
+    """
+    seen: tuple[set[int], set[int]] = set(), set()  # hashes: a tenth of the names' memory
+    for stem, files in _grouped(source, wanted, with_data=with_data):
+        sample = _as_sample(source.location, stem, files, wanted)
+        has_image = sample.member is not None
+        seen[has_image].add(hash(stem))
+        if hash(stem) in seen[not has_image]:
+            raise mark_fatal(
+                StoreError(
+                    f"{source.location}: the files of sample {stem!r} do not follow one another, "
+                    "so that its target would be lost: make the tar with --sort=name"
+                )
+            )
+        yield sample
+
+
+def _grouped(
+    source: TarSource, wanted: WantedMembers, *, with_data: bool
+) -> Iterator[tuple[str, dict[str, _File]]]:
+    """Yield the stem of each sample, and its files by their extensions in lower case."""
+    name, files = "", dict[str, _File]()
+    for member in members(source):
+        parts = split(member.name)
+        if parts is None:
+            continue
+        stem, extension = parts
+        if stem != name:
+            if files:
+                yield name, files
+            name, files = stem, {}
+        lower = extension.lower()
+        if lower in files:
+            raise StoreError(f"{source.location}: member {member.name!r} is in its sample twice")
+        if wanted.is_target(lower) or (with_data and wanted.is_image(lower)):
+            files[lower] = _File(extension, member, _member_data(source, member))
+        else:
+            files[lower] = _File(extension, member)
+    if files:
+        yield name, files
+
+
+def _as_sample(
+    location: str, stem: str, files: dict[str, _File], wanted: WantedMembers
+) -> TarSample:
+    """Find the image and the target among the files of a sample."""
+    images = {name: file for name, file in files.items() if wanted.is_image(name)}
+    if not images:
+        return TarSample(stem)
+    extension, member, data = images[_choose_image(location, stem, images, wanted)]
+    key = relative(f"{stem}.{extension}")
+    for name in (wanted.target,) if wanted.target else _TARGETS:
+        if name in files:
+            text = bytes(files[name].data)
+            target = _parse_target(location, stem, name, text)
+            return TarSample(stem, key, member, data, target, files[name].member, zlib.crc32(text))
+    return TarSample(stem, key, member, data)
+
+
+def _choose_image(location: str, stem: str, images: dict[str, _File], wanted: WantedMembers) -> str:
+    """Return the extension of the image."""
+    if wanted.image:
+        return min(images, key=wanted.image.index)
+    plain = [extension for extension in images if "." not in extension]
+    if len(images) == 1 or len(plain) == 1:  # "jpg" next to "mask.png"
+        return (plain or [*images])[0]
+    listed = ", ".join(images)
+    raise StoreError(
+        f"{location}: sample {stem!r} has more than one image ({listed}): say which one with "
+        f"image={next(iter(images))!r}"
+    )
+
+
+def _parse_target(location: str, stem: str, extension: str, data: bytes) -> Any:
+    try:
+        text = data.decode()
+        if extension in _NUMBERS:
+            return int(text)
+        if extension.rpartition(".")[2] == "json":
+            return parse_target(text)
+    except (ValueError, RecursionError) as error:
+        wrong = StoreError(
+            f"{location}: the .{extension} of sample {stem!r} cannot be read ({error})"
+        )
+        raise with_advice(wrong, ": say which is the target with target=") from error
+    return text
+
+
+def _member_data(source: TarSource, member: Member) -> Buffer:
+    data = source.take(member.size)
+    if len(data) < member.size:
+        raise StoreError(
+            f"{source.location}: member {member.name!r} is truncated: {len(data)} bytes of "
+            f"{member.size} are there"
+        )
+    return data

@@ -1,8 +1,9 @@
-"""Reading tar shards in WebDataset's layout: one, several as one store, or as a stream."""
+"""Tar shards in WebDataset's layout: read by index or as a stream, and written with an index."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import zlib
@@ -14,13 +15,27 @@ from typing import Any, NamedTuple
 from fastdecode._system.files import check_replaceable, open_regular, write_bytes
 from fastdecode.errors import StoreError, with_advice
 from fastdecode.stores._index import MAGIC, Index, IndexBuilder, IndexedStore
-from fastdecode.stores._items import relative
 from fastdecode.stores._ranges import RangeFile, Ranges, exists, is_uri, local_path
-from fastdecode.stores.base import Store, sort_groups
-from fastdecode.stores.concat import Concatenated, map_shards
-from fastdecode.stores.locations import read_manifest, shard_locations
-from fastdecode.stores.tar.format import Readable, TarSource
-from fastdecode.stores.tar.names import WantedMembers, samples, wanted_members
+from fastdecode.stores.base import (
+    Store,
+    Writer,
+    dump_target,
+    plain_target,
+    relative,
+    sort_groups,
+)
+from fastdecode.stores.shards import Concatenated, map_shards, read_manifest, shard_locations
+from fastdecode.stores.tar.format import (
+    END,
+    Readable,
+    TarSource,
+    WantedMembers,
+    make_header,
+    member_name,
+    padded,
+    samples,
+    wanted_members,
+)
 from fastdecode.types import Buffer
 
 _GAP = 1 << 16
@@ -140,39 +155,39 @@ class TarStore(IndexedStore):
         super().__init__(os.fspath(location))
         self._storage_options = dict(storage_options or {})
         wanted = wanted_members(image, target)
-        self._index_at = self.location + SUFFIX if index is None else os.fspath(index)
-        self._index: Any = self._load(wanted, named=index is not None)
-        if self._index is None:
+        found = self._load(wanted, index)
+        if found is None:
             if is_uri(self.location):
                 raise self._no_index_error()
-            self._index_at = ""
             builder, about = _scan(self.location, wanted)
-            self._index = Index(builder.to_bytes(about), self.location + SUFFIX)
-        self.classes = self._index.classes
+            found = Index(builder.to_bytes(about), self.location + SUFFIX)
+        self._contents = found
+        self.classes = found.classes
         self._handle()  # so that a missing or truncated shard is an error here
 
-    def _load(self, wanted: WantedMembers | None = None, *, named: bool = True) -> Any:
+    def _load(self, wanted: WantedMembers, given: str | os.PathLike[str] | None) -> Index | None:
         """Load the index; None if there is none, or one of other members than are wanted."""
-        load = Index.load if named else Index.load_if_exists
-        index = load(self._index_at, (), self._storage_options)
+        load = Index.load_if_exists if given is None else Index.load
+        name = self.location + SUFFIX if given is None else os.fspath(given)
+        index = load(name, (), self._storage_options)
         if index is None:
             return None
         try:
-            [index[name] for name in COLUMNS]
+            [index[column] for column in COLUMNS]
         except KeyError:
             raise StoreError(
-                f"{self._index_at} is not the index of a tar shard: remove it, and "
+                f"{name} is not the index of a tar shard: remove it, and "
                 f"{_remake_hint(self.location)}"
             ) from None
         about = index.about
         made = WantedMembers(tuple(about.get("image") or ()), str(about.get("target") or ""))
-        if wanted in (None, WantedMembers(), made):
+        if wanted in (WantedMembers(), made):
             return index
-        if not named:
+        if given is None:
             return None
         raise ValueError(
-            f"{self._index_at} was made for other members than image= and target= name: make "
-            "another by index_tar"
+            f"{name} was made for other members than image= and target= name: make another by "
+            "index_tar"
         )
 
     def _no_index_error(self) -> Exception:
@@ -180,15 +195,10 @@ class TarStore(IndexedStore):
             return FileNotFoundError(errno.ENOENT, "this shard is missing", self.location)
         error = StoreError(
             f"{self.location} has no index {SUFFIX} for these members next to it, and a shard that "
-            "is not local cannot be opened without one: make it with `fastdecode index "
-            f"--to FOLDER {self.location}`, and put it next to the shard"
+            "is not local cannot be opened without one: make it with "
+            f"index_tar({self.location!r}, index=FILE), and put it next to the shard"
         )
         return with_advice(error, ", or open the shard with index=FOLDER; or read it by stream_tar")
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An index made in memory is pickled along; one in a file is loaded again.
-        state = super().__getstate__()
-        return {**state, "_index": None} if self._index_at else state
 
     def key(self, index: int) -> str:
         return relative(super().key(index))
@@ -218,14 +228,8 @@ class TarStore(IndexedStore):
                 f"is damaged, or was written again; if it is whole, {_remake_hint(self.location)}",
             )
 
-    @property
-    def _contents(self) -> Any:
-        if self._index is None:  # in another process
-            self._handle()
-        return self._index
-
     def _open(self) -> Any:
-        index = self._index = self._load() if self._index is None else self._index
+        index = self._contents
         file = Ranges(self.location, self._storage_options)
         told = index.about.get("shard_size")
         if file.size != told:
@@ -386,7 +390,7 @@ def about_index(size: int, wanted: WantedMembers) -> dict[str, Any]:
 
 
 def _remake_hint(shard: str) -> str:
-    return f"make the index with `fastdecode index {shard}`"
+    return f"make its index anew with fastdecode.stores.tar.index_tar({shard!r})"
 
 
 def _build_index(source: TarSource, wanted: WantedMembers) -> IndexBuilder:
@@ -496,3 +500,132 @@ def _opened(
         return
     with io.BufferedReader(open_regular(local_path(location)), buffer) as file:
         yield TarSource(file, location, os.fstat(file.fileno()).st_size)
+
+
+class ShardFull(ValueError):
+    """An item would make a shard larger than its limit, and the next shard has to take it."""
+
+
+class TarWriter(Writer):
+    """Writes a tar shard that WebDataset can read, and its index.
+
+    Parameters
+    ----------
+    location : str
+        Path of the shard, ``train.tar``; its index is ``train.tar.fdx``.
+    classes : sequence of str
+        Names of the classes, which the index holds.
+    limit : int, optional
+        Most bytes of the shard; beyond them, `add` raises `ShardFull` if the shard has an item.
+
+    Attributes
+    ----------
+    size : int
+        How many bytes have been written.
+    sha256 : str
+        Their checksum.
+    items : int
+        How many images have been written.
+    about : dict
+        What else the index says of the shard.
+
+    Notes
+    -----
+    An image is the member ``KEY``. Its target is a member with the same stem: ``.cls`` for an
+    integer, ``.txt`` for a text, ``.json`` for anything else. Keys that WebDataset would split
+    elsewhere or mix up have another member name, see `member_name`; the index has the keys.
+    """
+
+    kind = "tar"
+
+    def __init__(
+        self, location: str, classes: Sequence[str] = (), *, limit: int | None = None
+    ) -> None:
+        super().__init__(location, classes)
+        self._stems: set[str] = set()
+        self._limit = limit
+        self._builder = IndexBuilder(classes, COLUMNS)
+        self.about: dict[str, Any] = {}
+        self._sha256 = hashlib.sha256()
+        self.size = 0
+        self._beside = self._final.with_name(self._final.name + SUFFIX)
+        check_replaceable(self._beside, MAGIC)
+        self._file = self._partial.open("xb")
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+    @property
+    def items(self) -> int:
+        return len(self._builder)
+
+    def _append(self, key: str, data: memoryview, target: Any) -> None:
+        beside = _target_member(target)
+        view = data.cast("B")
+        stem, extension = self._name(key, view)
+        pieces, (offset, head, check) = self._member(f"{stem}.{extension}", view, self.size)
+        label = label_check = 0
+        if beside is not None:
+            suffix, content = beside
+            end = self.size + sum(map(len, pieces))
+            more, (label, _, _) = self._member(f"{stem}.{suffix}", content, end)
+            pieces += more
+            label_check = len(content) << 32 | zlib.crc32(content)
+        needed = self.size + sum(map(len, pieces)) + len(END)
+        if self._limit is not None and self.size and needed > self._limit:
+            raise ShardFull(f"{self.location}: it would have {needed} bytes")
+        self._write(pieces)
+        self._stems.add(stem)
+        places = {"offset": offset, "size": len(view), "head": head, "check": check}
+        self._builder.add(key, target, **places, label=label, label_check=label_check)
+
+    def _name(self, key: str, data: Buffer) -> tuple[str, str]:
+        """Return a stem that no other image has, to WebDataset one sample, and the extension."""
+        first, extension = member_name(key, data)
+        stem, number = first, 1
+        while stem in self._stems:
+            number += 1
+            stem = f"{first}~{number}"
+        return stem, extension
+
+    @staticmethod
+    def _member(name: str, data: Buffer, start: int) -> tuple[list[Buffer], tuple[int, int, int]]:
+        """Return a member that begins at `start`, and where its data begins in it.
+
+        That is the data's offset, the length of the headers before it, and their CRC-32.
+        """
+        header = make_header(name, len(data))
+        padding = bytes(padded(len(data)) - len(data))
+        return [header, data, padding], (start + len(header), len(header), zlib.crc32(header))
+
+    def _write(self, pieces: Sequence[Buffer]) -> None:
+        for piece in pieces:
+            self._file.write(piece)
+            self._sha256.update(piece)
+            self.size += len(piece)
+
+    def _finish(self) -> None:
+        self._write([END])
+        super()._finish()
+
+    def _release(self) -> None:
+        self._file.close()
+
+    def _publish(self) -> None:
+        # The index first: an index without a shard does no harm, a shard with an old index would.
+        about = about_index(self.size, WantedMembers())
+        self._builder.write(self._beside, {**about, "sha256": self.sha256, **self.about})
+        super()._publish()
+
+
+def _target_member(target: Any) -> tuple[str, bytes] | None:
+    """Return the extension and the bytes of a target's member; None if there is no target."""
+    target = plain_target(target)
+    if target is None:
+        return None
+    if type(target) is int:
+        return "cls", b"%d" % target
+    if isinstance(target, str):
+        return "txt", target.encode()
+    return "json", dump_target(target)

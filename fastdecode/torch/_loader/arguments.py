@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
@@ -27,7 +26,6 @@ from fastdecode._arguments import (
 )
 from fastdecode._system.processor import usable_cores
 from fastdecode.stores import Store
-from fastdecode.torch._loader.read_ahead import READ_THREADS
 from fastdecode.torch._loader.samples import SampleSource
 from fastdecode.torch.dataset import EligibleRecipe
 from fastdecode.torch.transforms import Normalize
@@ -64,7 +62,7 @@ _DEFAULTS: dict[str, tuple[object, ...]] = {
 }
 _MIN_OF_TORCHS = {"num_workers": 0, "prefetch_factor": 1}
 _MOST = {
-    **dict.fromkeys(("threads", "workers", "read_threads", "num_workers"), MOST_THREADS),
+    **dict.fromkeys(("threads", "workers", "num_workers"), MOST_THREADS),
     **dict.fromkeys(("prefetch", "prefetch_factor"), 1 << 31),
 }
 _KINDS: dict[str, Kind] = {
@@ -261,28 +259,6 @@ def resolve_workers(
     return 0, count
 
 
-def resolve_read_threads(source: SampleSource, asked: int | None, workers: int) -> int:
-    """Decide how many threads read ahead."""
-    if asked is not None:
-        _check_integer("read_threads", asked, 0)
-    hindrance = "worker processes read by themselves" if workers else source.no_read_ahead_reason
-    if hindrance:
-        if asked:
-            raise ValueError(f"read_threads={asked} is not possible: {hindrance}")
-        return 0
-    if asked is None:
-        if source.remote and not all(one._reads_in_threads for one in source.datasets):
-            warnings.warn(
-                f"{type(source.datasets[0]).__name__} has code of its own that reads from a "
-                "server, and is called by one thread at a time: if it may run in several, say "
-                "thread_safe = True in the class",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        return READ_THREADS if source.remote else 0
-    return int(asked)
-
-
 _TRANSFORM_REMEDY = (
     "Give one of the package's datasets a transform that it does while decoding (see "
     "fastdecode.torch.fuse), without anything after it"
@@ -303,8 +279,7 @@ class BatchWay(NamedTuple):
 
 def load_decoder(decode: str, device: torch.device) -> str:
     """Return the name of the batch backend that ``decode="gpu"`` or a name means, and load it."""
-    from fastdecode.gpu._choice import choose
-    from fastdecode.gpu._devices import check_device
+    from fastdecode.gpu import check_device, choose
 
     loaded = choose(check_device(device), decode)
     return "cpu" if loaded is None else loaded.name

@@ -17,11 +17,9 @@ from fastdecode.torch._loader.memory import BatchMemory
 from fastdecode.torch._loader.native_batches import FALLBACK
 from fastdecode.torch._loader.order import Item
 from fastdecode.torch._loader.samples import SampleMaker, SampleSource
-from fastdecode.torch.dataset import EncodedSample, check_pair
 
 if TYPE_CHECKING:
-    from fastdecode.gpu._choice import Loaded
-    from fastdecode.torch._loader.read_ahead import Read
+    from fastdecode.gpu import Loaded
     from fastdecode.torch.dataset import EligibleRecipe
     from fastdecode.torch.transforms import Normalize
 
@@ -58,8 +56,7 @@ class EpochConfig:
 class BatchBuilder:
     """One batch: any thread may call `make`, once for each of `parts`.
 
-    `position` is as for `ReadyBatch`. `part` is the number of samples in a part. `reads` holds the
-    read that was begun for each sample.
+    `position` is as for `ReadyBatch`. `part` is the number of samples in a part.
     """
 
     def __init__(
@@ -69,13 +66,11 @@ class BatchBuilder:
         items: list[Item],
         position: int,
         part: int,
-        reads: list[Read] | None = None,
     ) -> None:
         self._config = config
         self._maker = maker
         self._items = items
         self._position = position
-        self._reads = reads
         self._images = self._take_memory()
         self._samples: list[Any] = [None] * len(items)
         self._whole: Any = None  # what the dataset gave for all items at once
@@ -100,8 +95,6 @@ class BatchBuilder:
     def cancel(self) -> None:
         """Make no more samples; a thread that waits for the result gets an error."""
         self._cancelled = True
-        for read in self._reads or ():  # wakes the threads that wait for it
-            read.cancel()
         self._done.set()
 
     def make(self, part: range) -> None:
@@ -110,7 +103,9 @@ class BatchBuilder:
         Only what a signal's handler raises comes from here: then the part is still to be made.
         """
         try:
-            with self._config.memory.for_samples():
+            indices = [item.index for item in self._items[part.start : part.stop]]
+            reading = self._config.source.prefetch_batch(indices)
+            with self._config.memory.for_samples(), reading:
                 self._make_samples(part)
         except BaseException as error:  # any error: the consumer must not wait for ever
             if raised_by_signal(error):
@@ -152,15 +147,13 @@ class BatchBuilder:
 
     def _start_part(self, part: range) -> Iterable[int]:
         """Let the core make the samples that it can; return the places of the others."""
-        images, reads = self._images, self._reads
+        images = self._images
         if images is not None and len(part) < len(self._items):
             images = images[part.start : part.stop]
-        if reads is not None:
-            reads = reads[part.start : part.stop]
         items = self._items[part.start : part.stop]
         # Each part of a list of samples has memory that is reused, too.
         take = partial(self._config.memory.take, channels_last=False, part=part.start)
-        made = self._maker.make_batch(items, images, lambda: self._cancelled, reads, take)
+        made = self._maker.make_batch(items, images, lambda: self._cancelled, take)
         self._samples[part.start : part.stop] = [
             None if sample is FALLBACK else sample for sample in made
         ]
@@ -177,28 +170,16 @@ class BatchBuilder:
     def _make_sample(self, at: int) -> Any:
         """Make one sample; if it has a slot, its image ends up there."""
         slot = self._image_slot(at)
-        sample = self._maker.make_one(self._items[at], slot, self._take_read(at))
+        sample = self._maker.make_one(self._items[at], slot)
         if slot is not None and sample is not SKIPPED:
             image = sample[0] if isinstance(sample, tuple) else sample
-            # The replacement of a damaged image is made elsewhere, and so is what a class's own
-            # `fetch` or `load` makes of an image, which may be anything.
+            # What a user's transform of bytes makes may be anything, elsewhere.
             if image is not slot:
                 if _fits(image, slot):
                     slot.copy_(image)
                 else:
                     self._apart.add(at)
         return sample
-
-    def _take_read(self, at: int) -> EncodedSample | None:
-        """Wait for the read of a sample and return the result; None if no read was begun."""
-        if self._reads is None:
-            return None
-        try:
-            dataset, place = self._config.source.locate(self._items[at].index)
-            source, target = check_pair(dataset, place, self._reads[at].result())
-        except Exception as error:  # any error: raised again where `on_error` is applied
-            return EncodedSample(None, None, None, error=error)
-        return EncodedSample(source, source, target)
 
     def result(self) -> ReadyBatch | BatchBuilder:
         """Return what was awaited, or the builder if a device must still decode the batch.

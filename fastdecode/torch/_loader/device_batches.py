@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from fastdecode import _formats
+from fastdecode import _formats, gpu
 from fastdecode._buffers import as_buffer
 from fastdecode._decode.resizing import ResizePlan
 from fastdecode._system.process import ForkLock
-from fastdecode.gpu import _choice
-from fastdecode.gpu._devices import check_device
-from fastdecode.gpu._requests import Request, decode_requests, make_request
-from fastdecode.gpu._resize import resize_into
+from fastdecode.gpu import Request, check_device, decode_requests, make_request, resize_into
 from fastdecode.torch._errors import SKIPPED
 from fastdecode.torch._loader.batch_builder import (
     BatchBuilder,
@@ -39,12 +36,11 @@ from fastdecode.torch._loader.transfer import (
     record_event,
     transfer_to,
 )
-from fastdecode.torch.dataset import EncodedSample, map_targets, read_source
+from fastdecode.torch.dataset import map_targets, read_source
 from fastdecode.torch.prefetcher import DevicePrefetcher
 from fastdecode.types import Buffer, Header
 
 if TYPE_CHECKING:
-    from fastdecode.torch._loader.read_ahead import Read
     from fastdecode.torch.dataset import EligibleRecipe
 
 _DEPTH = 2
@@ -74,13 +70,12 @@ class EncodedBatch(BatchBuilder):
         position: int,
         part: int,
         threads: ThreadPool | None,
-        reads: list[Read] | None = None,
     ) -> None:
-        super().__init__(config, maker, items, position, part, reads)
+        super().__init__(config, maker, items, position, part)
         self._how = how
         self._threads = threads
         self._asked: dict[int, tuple[Request, ResizePlan]] = {}
-        self._found: dict[int, EncodedSample] = {}
+        self._targets: dict[int, Any] = {}
         self._slots: dict[int, torch.Tensor] = {}
         self._timeout: float | None = None
         self._looked = False
@@ -105,13 +100,9 @@ class EncodedBatch(BatchBuilder):
         source = self._config.source
         dataset, settings = source.ours, source.settings(source.ours)
         try:
-            before = None if self._reads is None else self._reads[at].result()
-            if before is None:
-                with source.lock:
-                    before = dataset.read(source.dataset_index(index))
-            place, target = before
-            found = self._found[at] = EncodedSample(place, read_source(place, settings), target)
-            data = as_buffer(found.data)
+            with source.lock:
+                place, target = dataset.read(source.dataset_index(index))
+            data = as_buffer(read_source(place, settings))
             header = _formats.probe(data)
             recipe, generator = self._how.eligible.recipe, self._maker.generator_of(seed)
             drawn = recipe.draw(header.width, header.height, generator)
@@ -120,8 +111,8 @@ class EncodedBatch(BatchBuilder):
             if request is not None:
                 geometry = drawn.geometry() if self._how.eligible.maps else None
                 with source.lock:
-                    target = map_targets(dataset, target, geometry, settings.target_transform)
-                self._found[at] = found._replace(target=target, target_is_mapped=True)
+                    by = settings.target_transform
+                    self._targets[at] = map_targets(dataset, target, geometry, by)
         except Exception:  # raised again when the dataset makes the sample
             return None
         return None if request is None or plan is None else (request, plan)
@@ -139,9 +130,6 @@ class EncodedBatch(BatchBuilder):
             "region": None if everything else plan.box,
         }
         return make_request(data, header, loaded.backend, options)
-
-    def _take_read(self, at: int) -> EncodedSample | None:
-        return self._found.pop(at, None) or super()._take_read(at)
 
     def _image_slot(self, at: int) -> torch.Tensor:
         shape = self._how.eligible.recipe.shape or ()
@@ -191,7 +179,7 @@ class EncodedBatch(BatchBuilder):
             raise stop_iteration_error(error) from error
         bare = self._config.source.ours._is_bare()
         for at in set(places) - set(refused):
-            self._samples[at] = _DECODED if bare else (_DECODED, self._found[at].target)
+            self._samples[at] = _DECODED if bare else (_DECODED, self._targets[at])
         if self._slots:
             index = _on_device(torch.tensor(list(self._slots), device="cpu"), device)
             others = torch.stack(list(self._slots.values()))
@@ -361,7 +349,7 @@ class Delivery:
         self._decoder = decoder
         if decoder is not None:
             place = check_device(device)
-            _choice.load(decoder, place)
+            gpu.load(decoder, place)
             inner = Transfer(place) if place.type == "cpu" else transfer_to(place, _DEPTH)
             transfer: Transfer = DecodingTransfer(inner, 2 * _DEPTH)
             self._prefetcher: DevicePrefetcher = _OwnPrefetcher(_Relay(), transfer)
@@ -375,7 +363,7 @@ class Delivery:
         if eligible is None or self._decoder is None:
             return None
         # Load it for each epoch: a library's state does not survive a fork.
-        return DeviceDecoding(_choice.load(self._decoder, self._prefetcher.device), eligible)
+        return DeviceDecoding(gpu.load(self._decoder, self._prefetcher.device), eligible)
 
     @property
     def depth(self) -> int:

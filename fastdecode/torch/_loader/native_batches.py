@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from operator import itemgetter
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from fastdecode.geometry import Geometry
     from fastdecode.native._pool import Items, Pool
     from fastdecode.torch._loader.order import Item
-    from fastdecode.torch._loader.read_ahead import Read
 
 FALLBACK: Any = object()
 """Marks a sample that Python must make on its own."""
@@ -100,21 +98,19 @@ class NativeBatchMaker:
         items: Sequence[Item],
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
-        reads: Sequence[Read] | None = None,
         take: Take = take_new,
     ) -> list[Any]:
         """Make a sample as the user gets it, or FALLBACK, for each item.
 
         If `images` (N, 3, H, W), contiguous or channels last, is given, the core writes the images
         there; the image in each sample is then only a placeholder. Else the images lie in memory
-        from `take`. `stopped` returns whether the samples are not wanted any more. `reads` holds
-        what other threads have read for each item instead of the dataset.
+        from `take`. `stopped` returns whether the samples are not wanted any more.
         """
         eligible = self._recipe
         if eligible is None or not (images is None or _fits(images, eligible.recipe)):
             return [FALLBACK] * len(items)
         set_up_process(self.dataset)
-        call = _Call(self, eligible, items, images, reads, take)
+        call = _Call(self, eligible, items, images, take)
         with self._pool.items() as core:
             call.run(self._pool, core, stopped)
         call.finish()
@@ -145,7 +141,6 @@ class _Call:
     _eligible: EligibleRecipe
     _items: Sequence[Item]
     _images: torch.Tensor | None
-    _reads: Sequence[Read] | None
     _take: Take
 
     def __post_init__(self) -> None:
@@ -185,10 +180,6 @@ class _Call:
 
     def _locate_images(self) -> list[Any]:
         """Ask the dataset where the images are: paths, bytes, or None for those left to Python."""
-        reads = self._reads
-        for other in reads or ():  # the wait for other threads does not count as Python's time
-            with suppress(CancelledError):
-                other.exception()
         read, place_of = self._dataset.read, self._maker.place_of
         found: list[Any] = []
         with self._maker.lock:
@@ -197,10 +188,7 @@ class _Call:
                 try:
                     if self._maker.seeds:
                         seed_global_generators(item.seed)
-                    if reads is not None:
-                        source, self._targets[at] = reads[at].result()
-                    else:
-                        source, self._targets[at] = read(place_of(item.index))
+                    source, self._targets[at] = read(place_of(item.index))
                     if not self._maker.isolated:
                         generator = draws_beside_users_code(item.seed, globally=self._maker.seeds)
                         self._seeds[at] = generator.state

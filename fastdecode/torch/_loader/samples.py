@@ -28,9 +28,7 @@ from fastdecode.torch._wrappers import inside, items_of, locate, snapshot, unwra
 from fastdecode.torch.dataset import (
     DecodeDataset,
     EligibleRecipe,
-    EncodedSample,
     Settings,
-    overridden,
 )
 from fastdecode.torch.transforms._random_crop import (
     SampleGenerator,
@@ -40,7 +38,6 @@ from fastdecode.torch.transforms._random_crop import (
 
 if TYPE_CHECKING:
     from fastdecode.torch._loader.order import Item
-    from fastdecode.torch._loader.read_ahead import Read
 
 
 _ITEM_METHODS = frozenset(("__getitem__", "__getitems__"))
@@ -85,7 +82,7 @@ class SampleSource:
                 f"{', '.join(options)}= is for datasets of this package: "
                 f"{self._foreign_dataset_reason()}"
             )
-        if changed := options and next(filter(None, map(_own_way, self.datasets)), ""):
+        if changed := options and next(filter(None, (one._own_way() for one in self.datasets)), ""):
             named = ", ".join(options)
             raise ValueError(f"{named}= is not possible, because {changed}: say it of the dataset")
         self._lock = lock or nullcontext()
@@ -231,9 +228,9 @@ class SampleSource:
 
     @contextmanager
     def prefetch_batch(self, indices: Sequence[Any]) -> Iterator[None]:
-        """Let the datasets read a batch at once if they can; fetch its items within the block."""
+        """Let datasets on a server read a batch at once; make its samples within the block."""
         with ExitStack() as stack:
-            if self.datasets:
+            if self.remote:
                 places = []
                 for index in indices:
                     with suppress(IndexError, TypeError):  # raised when the item is made
@@ -242,13 +239,6 @@ class SampleSource:
                     inside = [index for where, index in places if where is dataset]
                     stack.enter_context(dataset._prefetch_batch(inside))
             yield
-
-    @property
-    def no_read_ahead_reason(self) -> str:
-        """The reason why other threads may not read for the dataset; empty if they may."""
-        if not self.datasets:
-            return self._foreign_dataset_reason()
-        return next(filter(None, map(_own_way, self.datasets)), "")
 
     @property
     def holds_gil(self) -> bool:
@@ -278,37 +268,19 @@ class SampleSource:
             for failure in found:
                 dataset.errors.add(failure)
 
-    def fetch(
-        self,
-        index: Any,
-        generator: torch.Generator,
-        out: torch.Tensor | None,
-        encoded: EncodedSample | None = None,
-    ) -> Any:
+    def fetch(self, index: Any, generator: torch.Generator, out: torch.Tensor | None) -> Any:
         """Return a sample, or SKIPPED.
 
-        All random draws come from `generator`. `out` is the image's slot in a batch. `encoded` is
-        the sample if it has already been read, only where a recipe is `eligible`.
+        All random draws come from `generator`. `out` is the image's slot in a batch.
         """
         if not self.datasets:
             return self.dataset[index]
         if out is None and self.as_uint8:
             out = torch.empty(self.shape or (), dtype=torch.uint8, device="cpu")
         dataset, place = self.locate(index)
-        if type(dataset).fetch is DecodeDataset.fetch:
-            among = partial(items_of, self._wrappers, dataset)
-            settings = self.settings(dataset)
-            sample = dataset._fetch(place, settings, encoded, generator, out, among)
-        else:
-            sample = dataset.fetch(place, generator=generator, out=out)
+        among = partial(items_of, self._wrappers, dataset)
+        sample = dataset._fetch(place, self.settings(dataset), generator, out, among)
         return sample[0] if sample is not SKIPPED and dataset._is_bare() else sample
-
-
-def _own_way(dataset: DecodeDataset[Any]) -> str:
-    """Say which method of a subclass makes samples by itself; empty if none does."""
-    kind = type(dataset)
-    changed = overridden(kind, DecodeDataset, ("__getitem__", "fetch", "load"))
-    return f"{kind.__name__} has its own {changed}" if changed else ""
 
 
 def _batch_getter(dataset: Any) -> Callable[[list[Any]], Any] | None:
@@ -384,7 +356,6 @@ class SampleMaker:
         items: Sequence[Item],
         images: torch.Tensor | None = None,
         stopped: Callable[[], bool] = bool,
-        reads: Sequence[Read] | None = None,
         take: Take = take_new,
     ) -> list[Any]:
         """Make the samples that the core can make; each of the others is FALLBACK.
@@ -393,17 +364,15 @@ class SampleMaker:
         """
         if self.native is None or not self.native.eligible:
             return [FALLBACK] * len(items)
-        return self.native.make(items, images, stopped, reads, take)
+        return self.native.make(items, images, stopped, take)
 
-    def make_one(
-        self, item: Item, out: torch.Tensor | None = None, encoded: EncodedSample | None = None
-    ) -> Any:
-        """Make one sample, or SKIPPED; `out` and `encoded` are as for `SampleSource.fetch`."""
+    def make_one(self, item: Item, out: torch.Tensor | None = None) -> Any:
+        """Make one sample, or SKIPPED; `out` is as for `SampleSource.fetch`."""
         with self._lock:
             if self._seeds:
                 seed_global_generators(item.seed)
             try:
-                return self.source.fetch(item.index, self.generator_of(item.seed), out, encoded)
+                return self.source.fetch(item.index, self.generator_of(item.seed), out)
             except (IndexError, TypeError) as error:
                 self.source.name_sampler(error, item.index)
                 raise

@@ -218,7 +218,7 @@ def seed_worker(seed: int) -> None:
 class StreamHere:
     """Reads an iterable dataset in the thread that asks for batches."""
 
-    def ahead(self, _batch_size: int) -> int:
+    def ahead(self) -> int:
         """Return 0: nothing is made ahead."""
         return 0
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_map
 
-from fastdecode.gpu._devices import usable
+from fastdecode.gpu import usable
 
 _cuda: Any = torch.cuda  # its annotations are incomplete
 

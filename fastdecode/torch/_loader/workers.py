@@ -42,7 +42,6 @@ from fastdecode.torch._loader.batch_builder import (
 from fastdecode.torch._loader.collate import ReadyBatch, collate, collate_whole
 from fastdecode.torch._loader.messages import Message, pack, unpack
 from fastdecode.torch._loader.order import DrawnBatch, Item, Order
-from fastdecode.torch._loader.read_ahead import ReadAhead, batches_ahead
 from fastdecode.torch._loader.samples import SampleMaker
 from fastdecode.torch._loader.streams import Begin, Nothing, StreamReader, seed_worker
 from fastdecode.torch._loader.threads import ThreadPool, limit_threads
@@ -55,45 +54,27 @@ _PARTS_A_THREAD = 2
 
 
 class ThreadWorkers:
-    """Threads that make batches, with `read_threads` more that read ahead.
+    """Threads that make batches; without `threads`, the calling thread makes them."""
 
-    Without `threads`, batches are made in the calling thread.
-    """
-
-    def __init__(
-        self, threads: int, read_threads: int, prefetch: int, timeout: float | None
-    ) -> None:
+    def __init__(self, threads: int, prefetch: int, timeout: float | None) -> None:
         self._threads = threads
-        self._read_threads = read_threads
         self._prefetch = prefetch
         self._timeout = timeout
         self._pool: ThreadPool | None = None
-        self._readers: ThreadPool | None = None
         self._under_way: weakref.WeakSet[_ThreadEpoch] = weakref.WeakSet()
         self._lock = threading.RLock()  # held so that no epoch begins on pools that are closing
 
-    def ahead(self, batch_size: int) -> int:
-        """Return how many batches after the one that is asked for must have been drawn.
-
-        `batch_size` is for an order that may be drawn further ahead, to read ahead; 0 is not.
-        """
-        if not self._threads:
-            return 0
-        return self._prefetch + (batches_ahead(self._read_threads, batch_size) if batch_size else 0)
+    def ahead(self) -> int:
+        """Return how many batches after the one that is asked for must have been drawn."""
+        return self._prefetch if self._threads else 0
 
     def epoch(self, config: EpochConfig, order: Order, place: DrawnBatch) -> _ThreadEpoch:
         """Begin an epoch at a place in its order; a device may still have to decode the batches."""
         with self._lock:
             if self._threads and self._pool is None:
                 self._pool = ThreadPool(self._threads)
-            ahead = None
-            if self._read_threads:
-                if self._readers is None:
-                    self._readers = ThreadPool(self._read_threads)
-                source = config.source
-                ahead = ReadAhead(source.datasets, source.locate, place, self._readers, source.lock)
             prefetch, timeout = self._prefetch, self._timeout
-            epoch = _ThreadEpoch(config, order, place, prefetch, timeout, self._pool, ahead)
+            epoch = _ThreadEpoch(config, order, place, prefetch, timeout, self._pool)
             self._under_way.add(epoch)
         epoch.fill()
         return epoch
@@ -108,10 +89,9 @@ class ThreadWorkers:
         """End the epochs and the threads. A later epoch starts new threads."""
         with self._lock:
             self.end()
-            pools, self._pool, self._readers = (self._pool, self._readers), None, None
-        for pool in pools:
-            if pool is not None:
-                pool.close()
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
 
 
 class _ThreadEpoch:
@@ -125,10 +105,8 @@ class _ThreadEpoch:
         prefetch: int,
         timeout: float | None,
         pool: ThreadPool | None,
-        ahead: ReadAhead | None,
     ) -> None:
         self._config = config
-        self._ahead = ahead
         self._order = order
         self._place = place
         self._pool = pool
@@ -164,17 +142,17 @@ class _ThreadEpoch:
         # Small parts keep all threads busy until a batch ends; large parts are handed over less
         # often.
         part = max(1, min(_LARGEST_PART, len(items) // self._shares))
-        reads = None if self._ahead is None else self._ahead.batch()
         if config.device_decoding is not None:
             from fastdecode.torch._loader.device_batches import EncodedBatch
 
             how = config.device_decoding
-            return EncodedBatch(config, how, maker, items, number, part, self._pool, reads)
-        if maker.makes_whole_batches:
+            part = len(items) if config.source.remote else part
+            return EncodedBatch(config, how, maker, items, number, part, self._pool)
+        if maker.makes_whole_batches or config.source.remote:
             part = len(items)
         elif maker.native is not None and maker.native.worthwhile:
             part = maker.native.part
-        return BatchBuilder(config, maker, items, number, part, reads)
+        return BatchBuilder(config, maker, items, number, part)
 
     def __iter__(self) -> Iterator[ReadyBatch | BatchBuilder]:
         return self
@@ -214,8 +192,6 @@ class _ThreadEpoch:
 
     def close(self) -> None:
         """Cancel the unfinished batches; if there are any, asking for more raises an error."""
-        if self._ahead is not None:
-            self._ahead.close()
         with self._lock:
             self._closed |= bool(self._pending) or not self._order.is_at_end(self._place)
             # Another thread may wait for the awaited batch, or for images of the latest one that a
@@ -371,7 +347,7 @@ class ProcessWorkers:
         self._process = os.getpid()
         self._running: weakref.ref[_ProcessEpoch] | None = None
 
-    def ahead(self, _batch_size: int) -> int:
+    def ahead(self) -> int:
         """Return how many batches after the one that is asked for must have been drawn."""
         ahead: int = self._options["prefetch_factor"] * self._options["num_workers"]
         return ahead
@@ -465,7 +441,7 @@ def _here(config: EpochConfig, order: Order, place: DrawnBatch, why: object) -> 
         RuntimeWarning,
         stacklevel=2,
     )
-    return ThreadWorkers(0, 0, 1, None).epoch(config, order, place)
+    return ThreadWorkers(0, 1, None).epoch(config, order, place)
 
 
 def _are_same(first: list[Any], second: list[Any]) -> bool:

@@ -24,7 +24,7 @@ import torch
 from fastdecode._arguments import check_word, is_int
 from fastdecode.errors import StoreError
 from fastdecode.stores import open_store
-from fastdecode.stores.locations import read_manifest, shard_locations
+from fastdecode.stores.shards import read_manifest, shard_locations
 from fastdecode.stores.tar.store import Sample, stream_tar
 from fastdecode.torch._loader.order import sample_seed
 

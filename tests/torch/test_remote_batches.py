@@ -1,7 +1,8 @@
-"""Reading ahead gives the same batches with fewer requests, many of them at once."""
+"""A batch from a server is requested at once, with one request for neighbours in a shard."""
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -12,18 +13,17 @@ import pytest
 import torch
 from same import assert_same
 
-from fastdecode.stores import create_store
+from fastdecode.stores import create_store, open_store
 
 fsspec = pytest.importorskip("fsspec")
 
-from loading import COUNT, PROCESS_WARNINGS, Images, copies, encoded  # noqa: E402
+from loading import COUNT, PROCESS_WARNINGS, copies, encoded  # noqa: E402
 from loading import SeededLoader as Loader  # noqa: E402
 from s3_server import BUCKET, Server, s3_server  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from fastdecode.errors import StoreError  # noqa: E402
-from fastdecode.torch import DecodeDataset, Fused, StoreDataset  # noqa: E402
-from fastdecode.torch._loader.read_ahead import ReadAhead  # noqa: E402
+from fastdecode.torch import DecodeDataset, StoreDataset  # noqa: E402
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize, ResizeCenterCropNormalize  # noqa: E402
 
 BATCH = 4
@@ -62,24 +62,63 @@ def opened(shards: str, server: Server, **options: Any) -> StoreDataset:
     )
 
 
-def test_neighbours_in_a_shard_are_one_request(shards: str, server: Server) -> None:
-    """In order, a batch of a shard takes one request; without reading ahead, one per item.
+@pytest.mark.parametrize(("threads", "shuffle"), [(0, True), (1, False), (3, True)])
+def test_batches_are_those_of_the_files(
+    shards: str, server: Server, tmp_path: Path, threads: int, shuffle: bool
+) -> None:
+    """They have the same images in the same order as if the shards were on this machine."""
+    options = {"shuffle": shuffle, "seed": 3, "threads": threads}
+    files = [tmp_path / f"t-{shard:05}.tar" for shard in range(SHARDS)]
+    made = []
+    for dataset in (
+        opened(shards, server),
+        StoreDataset(files, RandomResizedCropFlipNormalize(24)),
+    ):
+        with Loader(dataset, BATCH, **options) as loader:
+            made.append(copies(loader))
+    assert_same(*made)
 
-    That is so from the first epoch on, which opens the shards.
-    """
-    counts = []
-    for read_threads in (0, None, 1):
-        dataset = opened(shards, server)
-        for _ in range(2):
-            server.requests.clear()
-            with Loader(dataset, COUNT, read_threads=read_threads, threads=2) as loader:
-                assert len(next(iter(loader))[0]) == COUNT
-            counts.append(server.requests["GET", ".tar"])
 
-    assert counts == [COUNT] * 2 + [SHARDS] * 4
+@pytest.mark.parametrize("how", [{"threads": 2}, {"threads": 0}, {"workers": 1}], ids=str)
+def test_neighbours_in_a_shard_are_one_request(
+    shards: str, server: Server, how: dict[str, int]
+) -> None:
+    """In order, a batch of a shard takes one request, from the first epoch on."""
+    dataset = opened(shards, server)
+    for _ in range(2):
+        server.requests.clear()
+        with Loader(dataset, COUNT, **how) as loader:
+            assert len(next(iter(loader))[0]) == COUNT
+        assert server.requests["GET", ".tar"] == SHARDS
 
 
-def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) -> None:
+def test_one_shard_that_is_lost_leaves_the_others_their_requests(
+    shards: str, server: Server, tmp_path: Path
+) -> None:
+    """A shard that cannot be opened is an error; those beside it are still read in one request."""
+    store = pickle.loads(pickle.dumps(opened(shards, server).store))
+    where = f"s3://{BUCKET}/{tmp_path.name}/t-00001.tar"
+    fsspec.core.url_to_fs(where, **server.options)[0].rm(where)
+    part = -(-COUNT // SHARDS)
+
+    groups = store.groups(list(range(COUNT)))
+    assert [len(group) for group in groups] == [part, *[1] * part, COUNT - 2 * part]
+    with pytest.raises(FileNotFoundError, match=r"t-00001\.tar"):
+        raise store.read_group(groups[1])[0]  # type: ignore[misc]
+
+
+def test_an_item_that_comes_twice_is_read_for_each(shards: str, server: Server) -> None:
+    """A sampler may repeat indices, and use negative ones."""
+    dataset = opened(shards, server)
+    order = [5, 5, -1, 0, 5, COUNT - 1]
+    with Loader(dataset, 6, sampler=order) as loader:
+        ((images, targets),) = list(loader)
+
+    assert targets.tolist() == [dataset.store.target(index % COUNT) for index in order]
+    assert len(images) == 6
+
+
+def test_damage_is_told(shards: str, server: Server, tmp_path: Path) -> None:
     """An item that does not match its index is skipped with its name; its neighbours are not."""
     where = f"s3://{BUCKET}/{tmp_path.name}/t-00001.tar"
     system, _ = fsspec.core.url_to_fs(where, **server.options)
@@ -87,17 +126,13 @@ def test_damage_is_told_as_without(shards: str, server: Server, tmp_path: Path) 
     at = data.index(b"04.jpg")
     data[at : at + 6] = b"xx.jpg"
     system.pipe_file(where, bytes(data))
-    told = []
-    for read_threads in (0, None):
+    for how in ({"threads": 0}, {"threads": 2}):
         dataset = opened(shards, server, on_error="skip")
-        with Loader(dataset, COUNT, read_threads=read_threads) as loader:
+        with Loader(dataset, COUNT, **how) as loader:
             ((_, targets),) = list(loader)
             assert loader.skipped == 1
         assert sorted(targets.tolist()) == [number for number in range(COUNT) if number != 4]
-        told.append(dataset.errors)
-
-    assert told[0] == told[1]
-    assert "04.jpg" in told[0][0].path
+        assert "04.jpg" in dataset.errors[0].path
     with (
         Loader(opened(shards, server), COUNT) as loader,
         pytest.raises(StoreError, match=r"04\.jpg"),
@@ -121,34 +156,6 @@ def test_pytorchs_dataloader_reads_a_batch_at_once(shards: str, server: Server) 
         ((again, same_targets),) = copies(loader)
     assert_same(again, images)
     assert_same(targets, same_targets)
-
-
-def test_any_dataset_may_be_read_ahead(tmp_path: Path) -> None:
-    """With `read_threads`, threads call `read` of any dataset while others decode."""
-    many = threading.Barrier(6, timeout=30)
-
-    class Slow(Images):
-        thread_safe = True
-
-        def read(self, index: int) -> tuple[Any, Any]:
-            if index < 6:
-                many.wait()  # passed only by six that read at once
-            return super().read(index)
-
-    with Loader(Slow(SMALL), BATCH, threads=1, read_threads=6) as loader:
-        assert len(copies(loader)) == -(-COUNT // BATCH)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 8, 32])
-@pytest.mark.parametrize("batch_size", [16, 50, 150])
-def test_each_part_of_a_batch_gets_its_own_reads(threads: int, batch_size: int) -> None:
-    """However many parts the threads make of it, in the core or one by one."""
-    for transform in (SMALL, Fused(SMALL, [torch.neg])):
-        images = Images(transform, count=150)
-        with Loader(images, batch_size, threads=0, shuffle=True) as loader:
-            expected = copies(loader)
-        with Loader(images, batch_size, threads=threads, read_threads=2, shuffle=True) as loader:
-            assert_same(copies(loader), expected, transform)
 
 
 def first_batch(loader: Any) -> Future[Any]:
@@ -178,7 +185,7 @@ def test_closing_frees_who_waits_for_a_read() -> None:
             go_on.wait(60)
             return encoded()[0], index
 
-    loader = Loader(Hanging(SMALL), BATCH, threads=2, read_threads=2)
+    loader = Loader(Hanging(SMALL), BATCH, threads=2)
     first = first_batch(loader)
     assert begun.wait(30)
     loader.close()
@@ -188,21 +195,14 @@ def test_closing_frees_who_waits_for_a_read() -> None:
     loader.close()
 
 
-@pytest.mark.parametrize("where", ["_group_reads", "batch"], ids=["a reader", "who asks"])
-def test_closing_while_an_epoch_begins_ends_it(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for a batch gets an error, even if no thread is left that could make it."""
-    closed = threading.Event()
-    kind: Any = ReadAhead if where == "batch" else Images
-    asked = getattr(kind, where)
-
-    def closing(*arguments: Any) -> Any:
-        if not closed.is_set():
-            closed.set()
-            loader.close()
-        return asked(*arguments)
-
-    monkeypatch.setattr(kind, where, closing)
-    loader = Loader(Images(SMALL), BATCH, threads=2, read_threads=2)
-    assert isinstance(first_batch(loader).exception(30), RuntimeError)
-    assert len(copies(loader)) == -(-COUNT // BATCH)
-    loader.close()
+def test_a_store_says_what_it_reads_together(shards: str, server: Server) -> None:
+    """Each item is in one group; neighbours in a shard are in the same group."""
+    with open_store(shards, storage_options=server.options) as store:
+        order = [7, 0, 22, 1, 8]
+        groups = store.groups(order)  # which opens the shards
+        assert [store.read_group([index]) for index in order] == [
+            [bytes(store.read(index))] for index in order
+        ]
+        assert sorted(map(sorted, groups)) == [[0, 1, 7], [8], [22]]
+        for group in groups:
+            assert store.read_group(group) == [store.read(index) for index in group]
