@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from pathlib import Path
 
@@ -144,35 +143,6 @@ def test_functions_stay_small(path: Path) -> None:
             assert length <= 60, f"{node.name} has {length} lines"
 
 
-def test_there_is_no_drawer_for_odds_and_ends() -> None:
-    """No module is called utils, helpers or misc."""
-    assert not [path for path in _MODULES if path.stem in ("utils", "helpers", "misc", "common")]
-
-
-def test_the_public_names_are_sorted_and_there() -> None:
-    """`__all__` is sorted and complete, and every name in it can be imported."""
-    names = fastdecode.__all__
-
-    assert sorted(names) == sorted(set(names))
-    assert {*names} < {*dir(fastdecode)}
-    for name in names:
-        assert getattr(fastdecode, name) is not None
-
-
-@pytest.mark.parametrize("name", fastdecode.__all__)
-def test_public_names_are_documented(name: str) -> None:
-    """Public functions document their parameters, results and errors."""
-    thing = getattr(fastdecode, name)
-    if not callable(thing):
-        return
-    documentation = inspect.getdoc(thing) or ""
-
-    assert documentation
-    if inspect.isfunction(thing):
-        assert "Parameters\n---" in documentation or not inspect.signature(thing).parameters
-        assert "Returns\n---" in documentation or thing.__annotations__["return"] == "None"
-
-
 @pytest.mark.parametrize("path", _TESTS, ids=lambda path: path.stem)
 def test_every_test_says_what_it_shows(path: Path) -> None:
     """Each test has a docstring that states the behaviour."""
@@ -222,11 +192,6 @@ def test_nothing_is_loaded_that_is_not_used(code: str, kept_out: str) -> None:
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_types_are_shipped() -> None:
-    """The package is marked as typed."""
-    assert (_PACKAGE / "py.typed").exists()
 
 
 @pytest.mark.parametrize("path", _MODULES, ids=_name)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 FloatBox: TypeAlias = tuple[float, float, float, float]
 
-_IN_PILLOW = ("BILINEAR", "BILINEAR", "BICUBIC", "LANCZOS", "HAMMING", "BOX")
+_IN_PILLOW = (
+    *("BILINEAR", "BILINEAR", "BICUBIC", "LANCZOS", "HAMMING", "BOX"),
+    *("BILINEAR", "BICUBIC", "LANCZOS"),
+)
 """What each ``fd_resize_filter`` is there."""
 _NATIVE = "native"
 THUMBNAIL_GAP = 2.0

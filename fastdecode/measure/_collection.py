@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import random
@@ -10,12 +9,11 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
 from fastdecode._decode.api import probe
-from fastdecode._system.files import read_regular
 from fastdecode.errors import (
     DecodeError,
     StoreError,
@@ -23,7 +21,7 @@ from fastdecode.errors import (
     visible,
     without_advice,
 )
-from fastdecode.measure import result
+from fastdecode.measure.result import CollectionSummary
 from fastdecode.samples import photo
 from fastdecode.stores import Store, kind_by_suffix, open_store
 from fastdecode.stores.folder import FileStore, open_any
@@ -46,11 +44,10 @@ class Photo:
     """One image. Its bytes are not loaded until it is decoded."""
 
     name: str  # its path as the user gave it, or its key in a store; printable
-    path: Path  # of the file, or of the store
     header: Header
     size: int  # in bytes
-    store: Store | None = None  # the store that contains it; None for a file
-    index: int = 0  # its index in the store
+    store: Store
+    index: int  # in the store
 
     @property
     def pixels(self) -> int:
@@ -60,37 +57,29 @@ class Photo:
     @property
     def source(self) -> str | Photo:
         """The path of a file, for code that reads files itself; else this object, with `read`."""
-        return str(self.path) if self.store is None else self
+        source = self.store.source(self.index) if isinstance(self.store, FileStore) else self
+        return source if isinstance(source, str) else self
 
     def read(self) -> Buffer:
         """Read the bytes. A store may return a view that is not in memory yet."""
-        return read_regular(self.path) if self.store is None else self.store.read(self.index)
+        return self.store.read(self.index)
 
 
 @dataclass
 class Collection:
-    """The files that were found under the paths."""
+    """The images that were found under the paths."""
 
     photos: list[Photo] = field(default_factory=list)  # sorted by name
-    # why a file that should be an image cannot be used, by name
-    unreadable: dict[str, str] = field(default_factory=dict)
-    not_images: int = 0  # files skipped because they are something else
-    left_out: int = 0  # files not read because there were already `limit` images
-    samples: bool = False  # these are the photos that come with the package
+    counts: CollectionSummary = field(default_factory=CollectionSummary)
 
-    def summary(self) -> result.CollectionSummary:
+    def summary(self) -> CollectionSummary:
         """Return the counts that a result contains."""
-        facts = "\n".join(f"{photo.name} {photo.size}" for photo in self.photos)
-        return result.CollectionSummary(
+        return replace(
+            self.counts,
             images=len(self.photos),
             bytes=sum(photo.size for photo in self.photos),
             pixels=sum(photo.pixels for photo in self.photos),
-            digest=hashlib.blake2b(facts.encode(), digest_size=8).hexdigest(),
             formats=dict(Counter(str(photo.header.format) for photo in self.photos).most_common()),
-            unreadable=dict(self.unreadable),
-            not_images=self.not_images,
-            left_out=self.left_out,
-            samples=self.samples,
         )
 
 
@@ -103,16 +92,18 @@ def collect(
     random, because the first ones of a data set are often all of one class. The draw is the same in
     each call.
     """
-    collection = Collection()
+    photos: list[Photo] = []
+    unreadable: dict[str, str] = {}
+    not_images = left_out = 0
     stores = list(map(_open, dict.fromkeys(map(str, paths))))
     ends = list(accumulate(map(len, stores)))
     order = array("q", range(ends[-1]))  # a list would be large for a store with millions
     random.Random(0).shuffle(order)
     room = math.inf if pixels is None else pixels
     for count, drawn in enumerate(order):
-        enough = room <= 0 and len(collection.photos) >= _MIN_IMAGES
-        if enough or (limit is not None and len(collection.photos) >= limit):
-            collection.left_out = len(order) - count
+        enough = room <= 0 and len(photos) >= _MIN_IMAGES
+        if enough or (limit is not None and len(photos) >= limit):
+            left_out = len(order) - count
             break
         at = bisect_right(ends, drawn)
         store, index = stores[at], drawn - (ends[at] - len(stores[at]))
@@ -120,17 +111,18 @@ def collect(
         if store.kind == "folder" and name.rpartition("/")[2].startswith("."):
             continue  # hidden, as what macOS keeps beside files
         try:
-            photo = _load(store, index, name)
+            data = store.read(index)
+            photos.append(Photo(name, probe(data), len(data), store, index))
         except UnsupportedFormat:
-            collection.not_images += 1
+            not_images += 1
         except (DecodeError, StoreError, OSError) as error:
             why = getattr(error, "strerror", None) or without_advice(error)
-            collection.unreadable[name] = why
+            unreadable[name] = why
         else:
-            collection.photos.append(photo)
-            room -= photo.pixels
-    collection.photos.sort(key=lambda photo: photo.name)
-    return collection
+            room -= photos[-1].pixels
+    photos.sort(key=lambda photo: photo.name)
+    counts = CollectionSummary(unreadable=unreadable, not_images=not_images, left_out=left_out)
+    return Collection(photos, counts)
 
 
 def _open(location: str) -> Store:
@@ -155,12 +147,3 @@ def _name(store: Store, index: int, *, alone: bool) -> str:
     except StoreError:  # reading the item raises the error
         key = f"item {index}"
     return visible(key if alone else f"{store.location}, {key}")
-
-
-def _load(store: Store, index: int, name: str) -> Photo:
-    """Read an image and its header."""
-    source = store.source(index)
-    if isinstance(source, str):
-        data = read_regular(source)
-        return Photo(name, Path(source), probe(data), len(data))
-    return Photo(name, Path(store.location), probe(source), len(source), store, index)

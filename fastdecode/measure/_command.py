@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fastdecode._backends import registry, selection
 from fastdecode._backends.ranking import default_order
 from fastdecode._system import files as _files
-from fastdecode.cli.terminal import INTERRUPTED, Parser, count, progress, say, seconds
+from fastdecode.cli.terminal import INTERRUPTED, Parser, progress, say, seconds
 from fastdecode.errors import BackendUnavailable, UnknownBackend, visible
 from fastdecode.measure import _collection as files
 from fastdecode.measure import _report as report
@@ -112,7 +112,6 @@ def add_arguments(parser: Parser) -> None:
         help=f"time each backend for S seconds in each table (default: {_SECONDS:.0f})",
     )
     add("--no-train", action="store_true", help="make no training batches")
-    add("--list", action="store_true", help="list the images and measure nothing")
     add("--json", metavar="FILE", help="write the result as JSON; - means standard output")
     add("--html", metavar="FILE", help="write the result as a page with charts")
 
@@ -144,9 +143,6 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
         collection = _collect(options)
         if not collection.photos:
             _fail_without_images(parser, options, collection)
-        if options.list:
-            _list_files(collection)
-            return 0
         _check_arguments(parser, options)
         plan, notes = _plan(options, collection)
     except (FileNotFoundError, BackendUnavailable, UnknownBackend, ValueError) as error:
@@ -163,14 +159,14 @@ def run(options: argparse.Namespace, parser: Parser) -> int:
 
 
 def _collect(options: argparse.Namespace) -> files.Collection:
-    """Find the images: all for ``--list``, else so many as are asked for, or as a minute allows."""
-    asked = options.list or options.limit is not None
+    """Find the images: as many as are asked for, or as a minute allows."""
+    asked = options.limit is not None
     limit = (options.limit or None) if asked else USUAL_LIMIT
     pixels = None if asked or options.seconds is not None else USUAL_PIXELS
     collection = files.collect(options.paths or [files.SAMPLES], limit=limit, pixels=pixels)
     if not options.paths:
-        collection.samples = True
-        collection.not_images = 0  # the licence file next to the samples
+        # The file that is no image is the licence next to the samples.
+        collection.counts = replace(collection.counts, samples=True, not_images=0)
     return collection
 
 
@@ -286,25 +282,10 @@ def _fail_without_images(
     parser: Parser, options: argparse.Namespace, collection: files.Collection
 ) -> None:
     where = ", ".join(visible(path) for path in options.paths)
-    lines = [f"no readable images in {where}", *_unreadable(collection)]
-    if collection.not_images:
-        lines.append(f"Skipped, not images: {collection.not_images}")
-    parser.fail("\n".join(lines))
-
-
-def _unreadable(collection: files.Collection) -> list[str]:
-    if not collection.unreadable:
-        return []
-    lines = [f"  {name}: {why}" for name, why in sorted(collection.unreadable.items())]
-    return [f"Unreadable: {len(lines)}", *lines]
-
-
-def _list_files(collection: files.Collection) -> None:
-    for photo in collection.photos:
-        header = photo.header
-        size = f"{header.width} x {header.height}"
-        print(f"{header.format:8}  {size:>13}  {photo.size:>11,} bytes  {photo.name}")
-    print("\n".join([count(len(collection.photos), "image"), *_unreadable(collection)]))
+    counts = collection.counts
+    lines = [f"no readable images in {where}", f"Unreadable: {len(counts.unreadable)}"]
+    lines += [f"  {name}: {why}" for name, why in sorted(counts.unreadable.items())]
+    parser.fail("\n".join([*lines, f"Skipped, not images: {counts.not_images}"]))
 
 
 def _check_arguments(parser: Parser, options: argparse.Namespace) -> None:
@@ -333,15 +314,8 @@ def _save_results(parser: Parser, options: argparse.Namespace, result: Result) -
             continue
         try:
             with _files.name_in_errors(place):
-                _files.write_bytes(place, _content(flag, result).encode(), _MARKS[flag])
+                content = to_json(result) if flag == "json" else report.page(result)
+                _files.write_bytes(place, content.encode(), _MARKS[flag])
         except OSError as error:
             parser.fail(error)
         say(f"{_WRITTEN[flag]}: {place}")
-
-
-def _content(flag: str, result: Result) -> str:
-    if flag == "json":
-        return to_json(result)
-    from fastdecode.measure import _html
-
-    return _html.result_page(result)

@@ -1,4 +1,4 @@
-"""The fresh processes in which backends and pipelines work while they are timed."""
+"""The fresh processes in which backends and pipelines work: their pixels are checked, and timed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fastdecode._backends import registry
+import numpy as np
+
+from fastdecode._backends import registry, selection
 from fastdecode._decode.api import decode
-from fastdecode._system.process import Child
-from fastdecode.measure import _check
-from fastdecode.measure.result import OWN
+from fastdecode._decode.engine import DecodeRequest, decode_unchecked
+from fastdecode._system.process import Child, ChildDied
+from fastdecode.errors import FastDecodeError, without_advice
+from fastdecode.measure.result import OWN, PILLOW
 
 if TYPE_CHECKING:
-    from fastdecode.measure._check import Examination
     from fastdecode.measure._collection import Photo
     from fastdecode.measure.result import Measurement
-    from fastdecode.types import BackendInfo, Header, Reduce
+    from fastdecode.types import BackendInfo, Header, Image, Reduce
 
 DECODER = f"{__name__}:Decoder"
 TRAINER = f"{__name__}:Trainer"
@@ -32,6 +34,83 @@ PATIENCE_S = 120.0
 
 _PROC = Path("/proc")
 _LARGE = 1_000_000  # pixels: decoding such an image takes so long that no warm-up is needed
+
+
+class Examination(NamedTuple):
+    """The result of one backend for one file."""
+
+    refused: str = ""  # why it did not decode the file; empty if it did
+    chosen: str = ""  # the backend that `decode` tries first
+    # the backend does not reduce this JPEG in its decoder: the package averages the full image,
+    # whose values differ by design
+    averaged: bool = False
+    differs: bool = False  # the pixels are wrong: not those of the reference
+
+
+def backend_argument(name: str) -> str | None:
+    """Return the ``backend`` argument of `decode` for a name: None for the automatic choice."""
+    return None if name == OWN else name
+
+
+def decode_alone(data: bytes, header: Header, reduce: Reduce, name: str) -> Image:
+    """Decode with a library alone: without what `decode` checks, if it can do without repairs."""
+    try:
+        choice = selection.first(name, header, _want(reduce))
+        request = DecodeRequest(data, header, _want(reduce), None, 1, None, name)
+        return decode_unchecked(choice, request)
+    except FastDecodeError:  # such as a JPEG without an end marker, which `decode` adds for some
+        return decode(data, reduce, backend=name)
+
+
+def examine(photo: Photo, reduce: Reduce, backend: str) -> Examination:
+    """Decode a file once, and compare the pixels with the reference."""
+    named = backend_argument(backend)
+    try:
+        data = bytes(photo.read())
+        image = decode(data, reduce, backend=named)
+        choice = selection.first(named, photo.header, _want(reduce))
+        averaged = photo.header.format == "jpeg" and choice.reduce != reduce
+        if averaged:  # it is right if the full image is
+            image = decode(data, backend=named)
+    except Exception as error:  # a broken backend must not end the run
+        return Examination(refused=reason(error))
+    wrong = _difference(image, _reference(data, 1 if averaged else reduce))
+    # CMYK becomes RGB by a formula that rounds; the contract of `decode` allows one level.
+    tolerance = 1 if photo.header.color == "cmyk" else 0
+    return Examination("", choice.name, averaged, wrong > tolerance)
+
+
+def reason(error: Exception) -> str:
+    """Return the reason of a refusal in words."""
+    if isinstance(error, (FastDecodeError, ChildDied)):
+        return without_advice(error)
+    if "Original Traceback" in str(error):  # from PyTorch's worker process: the error comes last
+        return str(error).strip().splitlines()[-1]
+    return f"{type(error).__name__}: {error}"
+
+
+def _want(reduce: Reduce) -> selection.Want:
+    return selection.Want("RGB", reduce, strict=False, complete=True)
+
+
+def _reference(data: bytes, reduce: Reduce) -> Image | None:
+    """Return Pillow's pixels, else those of the automatic choice, else None."""
+    for backend in (PILLOW, None):
+        try:
+            return decode(data, reduce, backend=backend)
+        except FastDecodeError:  # the next one may read it; if none does, nothing is compared
+            continue
+    return None
+
+
+def _difference(image: Image, reference: Image | None) -> int:
+    """Return the largest difference of a value, in levels; 255 if the shapes differ."""
+    if reference is None:
+        return 0
+    if image.shape != reference.shape:
+        return 255
+    # Subtract the smaller from the larger: a signed type would need more memory.
+    return int((np.maximum(image, reference) - np.minimum(image, reference)).max())
 
 
 class Processes:
@@ -115,7 +194,7 @@ class Decoder:
 
     def examine(self, index: int, reduce: Reduce) -> Examination:
         """Decode a file and compare its pixels."""
-        return _check.examine(self._photos[index], reduce, self._name)
+        return examine(self._photos[index], reduce, self._name)
 
     def time(self, block: Sequence[int], reduce: Reduce) -> BlockTimes:
         """Time the decoding of a block, image after image: a library is called alone."""
@@ -134,7 +213,7 @@ class Decoder:
     def _decode(self, data: bytes, header: Header, reduce: Reduce) -> object:
         if self._name == OWN:
             return decode(data, reduce)
-        return _check.decode_alone(data, header, reduce, self._name)
+        return decode_alone(data, header, reduce, self._name)
 
 
 class Trainer:

@@ -1,10 +1,12 @@
-"""What a result says: tables, notes, lists of files and the answer, and how they are printed."""
+"""What a result says: tables, notes, lists of files and the answer, printed or as one HTML page."""
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode.cli.terminal import Column, count, paragraph, table
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _MANY = 20  # images; fewer say little about other images
 _STEP = "Is decoding your bottleneck? Compare these images/s with those of your training step."
 _MAX_LISTED = 3  # file names that a list shows; it only counts the others
+_MAX_FILES = 200  # file names per list of a page, which a phone could not open with thousands
 _MAX_REASON = 150  # characters of a decoder's message: about two lines
 _WIDEST = 24  # characters of a backend's name; names from plugins may be longer
 
@@ -271,3 +274,34 @@ def _listing(heading: str, files: Mapping[str, str]) -> str:
     if len(files) > _MAX_LISTED:
         lines.append(f"  … and {len(files) - _MAX_LISTED:,} more")
     return "\n".join(lines)
+
+
+def page(result: Result) -> str:
+    """Return the result as one self-contained HTML file."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        # Replace the characters of text that could disturb the page.
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    settings = {name: value for name, value in result.settings.items() if value is not None}
+    return environment.get_template("page.html").render(
+        result=result,
+        report=sys.modules[__name__],
+        look=_look,
+        count=count,
+        tables=[(group, figures(group)) for group in groups(result) if group.timed],
+        listings=listings(result),
+        most=_MAX_FILES,
+        facts=facts(result) | settings,
+    )
+
+
+def _look(one: Measurement) -> str:
+    """Return the CSS class of a row; empty for a plain backend."""
+    return "wrong" if one.differing else "own" if one.backend in (OWN, "device") else ""

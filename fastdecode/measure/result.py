@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 import fastdecode
 from fastdecode._system.processor import cpu_model, usable_cores
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the JSON. It grows when a field changes its meaning or is removed."""
 
 OWN = "fastdecode"
@@ -95,11 +95,10 @@ class Library:
 class CollectionSummary:
     """The files of the run."""
 
-    images: int  # images, bytes, pixels: totals of the readable images
-    bytes: int
-    pixels: int
-    formats: dict[str, int]  # number of images by format
-    digest: str = ""  # of their names and sizes: that of other files differs
+    images: int = 0  # images, bytes, pixels: totals of the readable images
+    bytes: int = 0
+    pixels: int = 0
+    formats: dict[str, int] = field(default_factory=dict)  # number of images by format
     # by file name: why a file that should be an image cannot be read
     unreadable: dict[str, str] = field(default_factory=dict)
     not_images: int = 0  # files skipped because they are something else
@@ -132,7 +131,6 @@ class Measurement:
     # JPEG files that the package averages, because the backend does not reduce in its decoder.
     # Their pixels differ by design, so they are not in `differing`.
     averaged: int = 0
-    max_difference: int = 0  # largest difference of a value from Pillow's, in levels of 255
 
     @property
     def key(self) -> tuple[str, str, int, str, int, int]:

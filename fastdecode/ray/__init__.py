@@ -18,7 +18,6 @@ except ModuleNotFoundError as error:
         "Install it with: pip install 'fastdecode[ray]'"
     ) from error
 
-from fastdecode.ray.decode import decode_images
-from fastdecode.ray.read import read_images
+from fastdecode.ray.images import decode_images, read_images
 
 __all__ = ["decode_images", "read_images"]

@@ -6,7 +6,8 @@ of a folder with a million other files. Each folder is listed once per class (pe
 top), by the shortest path that leads to it.
 
 Classes and errors are those of ``torchvision.datasets.folder`` (0.29), except for several links to
-one folder.
+one folder, for pipes, which are not listed, and for a folder that cannot be read: that is an error,
+because its class would seem empty.
 """
 
 from __future__ import annotations
@@ -65,20 +66,7 @@ def found(location: str, storage_options: Mapping[str, Any] | None = None) -> Fo
     return FolderListing(paths, folders)
 
 
-def walk(location: str, above: str | None = None) -> list[tuple[str, list[str]]]:
-    """List a local folder and those below it, each with the names of its files.
-
-    The result is that of ``sorted(os.walk(location, followlinks=True))``, which never ends if links
-    form a cycle. So pipes and devices are among the files, and folders that cannot be read are
-    empty. No link is followed to `above`, the folder in which this one lies.
-    """
-    seen = set() if above is None else {_identity(above)}
-    return sorted(_walk(location, "", seen, as_os_walk=True))
-
-
-def _walk(
-    location: str, name: str, seen: set[_Identity], *, as_os_walk: bool = False
-) -> Iterator[tuple[str, list[str]]]:
+def _walk(location: str, name: str, seen: set[_Identity]) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder as `name` and those below it, without those in `seen`, which it adds to."""
     waiting = deque([(location, name)])
     while waiting:  # breadth first, so that the shortest of several paths is taken
@@ -87,25 +75,21 @@ def _walk(
         if folder in seen:
             continue
         seen.add(folder)
-        files, folders = _scan(path, as_os_walk=as_os_walk)
+        files, folders = _scan(path)
         yield below, files
         waiting += [(os.path.join(path, each), os.path.join(below, each)) for each in folders]  # noqa: PTH118
 
 
-def _scan(path: str, *, as_os_walk: bool = False) -> _Names:
+def _scan(path: str) -> _Names:
     """Return the names of the files and of the folders directly in a folder, sorted."""
     files: list[str] = []
     folders: list[str] = []
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if is_folder(entry):
-                    folders.append(entry.name)
-                elif as_os_walk or is_readable_file(entry):
-                    files.append(entry.name)
-    except OSError:
-        if not as_os_walk:
-            raise
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if is_folder(entry):
+                folders.append(entry.name)
+            elif is_readable_file(entry):
+                files.append(entry.name)
     return sorted(files), sorted(folders)
 
 
@@ -202,7 +186,7 @@ def _files_below(folder: str, root: str) -> Iterator[str]:
     """Yield the paths of all files below a folder, which need not exist."""
     if not os.path.isdir(folder):  # noqa: PTH112
         return
-    for below, names in walk(folder, root):
+    for below, names in sorted(_walk(folder, "", {_identity(root)})):
         parent = os.path.join(folder, below) if below else folder  # noqa: PTH118
         yield from (os.path.join(parent, name) for name in names)  # noqa: PTH118
 

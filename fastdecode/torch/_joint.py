@@ -58,8 +58,6 @@ class JointPlan:
         recipe, drawn, count = begin, list[Any](), 0
         while not called:
             made, more, reason = _recognise.read_pipeline(parts[count:], recipe)
-            if drawn and made.by_torch:  # which resizes only what is decoded
-                break
             count, recipe = count + more, made.but(program=Program(), parts=())
             drawn += [made] if made.program else []
             if count == len(parts):

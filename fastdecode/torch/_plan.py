@@ -325,7 +325,7 @@ class Plan(EncodedTransform):
         """The recipe of the head, if the core makes all of its result."""
         recipe = self.head
         exact = isinstance(recipe, Recipe) and type(recipe).draw is Recipe.draw
-        if self.form != "tensor" or not exact or not isinstance(recipe, Recipe) or recipe.by_torch:
+        if self.form != "tensor" or not exact or not isinstance(recipe, Recipe):
             return None
         return recipe if may_be_of(self.image) else None
 

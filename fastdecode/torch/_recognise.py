@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from fastdecode.native._augment import Program, flipped, group
+from fastdecode.native._augment import Program, Resampling, flipped, group
 from fastdecode.native._augment import Step as ProgramStep
 from fastdecode.torch import _albumentations
 from fastdecode.torch import _programs as programs
@@ -44,7 +44,12 @@ from fastdecode.torch._programs import (
 )
 from fastdecode.torch._unchanged import is_unchanged
 from fastdecode.torch._user_code import belongs_to
-from fastdecode.torch.transforms.base import EncodedTransform, Recipe, interpolation_name
+from fastdecode.torch.transforms.base import (
+    EncodedTransform,
+    Recipe,
+    core_resizes_as_torch,
+    interpolation_name,
+)
 from fastdecode.torch.transforms.compose import Compose
 from fastdecode.torch.transforms.normalize import Normalize, three_values
 
@@ -307,10 +312,10 @@ def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Progr
             smooth = smooth and not (cubic and _module(transform) != _V2)
             if operation.filter not in ("bilinear", "bicubic") or (of_tensors and not smooth):
                 raise Unsupported("it does not resize so")
-            operation = operation._replace(
-                filter="bicubic" if cubic else "own",
-                library="torchvision" if of_tensors and cubic else "pillow",
-            )
+            if of_tensors and cubic and not core_resizes_as_torch():
+                raise Unsupported("this torch resizes otherwise")
+            kind: Resampling = "torch_bicubic" if of_tensors else "bicubic"
+            operation = operation._replace(filter=kind if cubic else "own", library="pillow")
         steps.append(step._replace(operation=operation))
     return Program(steps)
 

@@ -123,7 +123,7 @@ class InCore:
     def _is_recordable(self) -> bool:
         recipe, image = self.recipe, self.recipe.image
         as_tensor = recipe.form != "pil" and image is not np.ndarray
-        return as_tensor and may_be_of(image) and not recipe.by_torch
+        return as_tensor and may_be_of(image)
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any, cast, get_args
 
-import numpy as np
 import torch
 from torch.nn import functional
 
-from fastdecode._decode.resizing import resize_in_core
 from fastdecode.native import _library
 from fastdecode.native._augment import Operation
 from fastdecode.native._library import Axis, Patches
 from fastdecode.torch._recorded import ANSWERED, LazyTensor
+from fastdecode.torch.transforms.base import core_resizes_as_torch
 from fastdecode.transformers._picture import Picture, PixelBox, make_all, together
 
 _LEVELS = 256
 _CPU = torch.device("cpu")
-_FILTERS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
+_FILTERS = ("bilinear", "bicubic", "lanczos")
 """The ``fd_resize_filter`` that gives the bytes of each of torch's."""
 _BYTES = torch.arange(_LEVELS, dtype=torch.uint8).repeat(3, 1, 1)
 _is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = torch._C._is_alias_of  # type: ignore[attr-defined]
@@ -276,7 +274,7 @@ def _interpolate(
         and mode in _FILTERS
         and min(size) > 0
         and max(image.shape) <= _library.LARGEST_SIDE
-        and _core_resizes_as_torch()
+        and core_resizes_as_torch()
     ):
         return None
     height, width = map(int, size)
@@ -407,26 +405,6 @@ _RECORDED: dict[Any, Callable[..., Any]] = {
     torch.stack: _batch,
     torch.cat: _batch,
 }
-
-
-@cache
-def _core_resizes_as_torch() -> bool:
-    """Return whether the core has the results of the installed torch, tried on a small image."""
-    noise = np.random.default_rng(1).integers(0, 256, (61, 47, 3), np.uint8)
-    image = torch.from_numpy(noise).permute(2, 0, 1)[None]
-    for mode, how in _FILTERS.items():
-        for size in ((20, 50), (40, 11), (60, 40), (30, 90), (13, 17)):
-            try:
-                right = functional.interpolate(
-                    image, size, mode=mode, align_corners=False, antialias=True
-                )
-            except (NotImplementedError, RuntimeError, ValueError):
-                continue  # an older torch has no Lanczos
-            whole = (0, 0, 47, 61)
-            made = resize_in_core(noise, whole, size, (0, 0, *size[::-1]), how)
-            if made is None or not np.array_equal(made, right[0].permute(1, 2, 0).numpy()):
-                return False
-    return True
 
 
 def with_values(found: Any) -> Any:

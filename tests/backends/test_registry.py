@@ -10,6 +10,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from corpus import TESTS, usable_backends
 from doubles import double, flat, own_registry, restore_registry  # noqa: F401
 from processes import answers
-from same import assert_same
+from same import assert_raises, assert_same
 
 from fastdecode import (
     Backend,
@@ -121,13 +122,14 @@ WRONG = {
 
 
 @own
-@pytest.mark.parametrize(("kind", "name", "target"), WRONG.values(), ids=WRONG)
-def test_what_can_be_no_backend_is_refused_at_once(kind, name: Any, target: Any) -> None:
-    """A name or target of a wrong type is an error of `register`, not of a later `decode`."""
-    with pytest.raises(kind, match="backend"):
-        register(name, target)
-
-    assert name not in registry.names()
+def test_what_can_be_no_backend_is_refused_at_once() -> None:
+    """A name, target or `Support` of a wrong type is an error at once, not of a later `decode`."""
+    for of, (kind, name, target) in WRONG.items():
+        assert_raises(kind, "backend", partial(register, name, target), of)
+        assert name not in registry.names()
+    nothing = ({"layouts": "RGB"}, {"layouts": {"rgb"}}, {"reduces": {3}}, {"colors": {"YCC"}})
+    for declared in nothing:  # such a backend would never be asked
+        assert_raises(ValueError, next(iter(declared)), partial(Support, **declared), declared)
 
 
 @own
@@ -192,20 +194,10 @@ def test_what_is_no_backend_is_reported_and_breaks_nothing(target: Any) -> None:
     assert "pip install bad-plugin" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "declared",
-    [{"layouts": "RGB"}, {"layouts": {"rgb"}}, {"reduces": {3}}, {"colors": {"YCC"}}],
-    ids=str,
-)
-def test_a_support_that_no_file_can_need_is_refused(declared: Any) -> None:
-    """What names nothing is an error, because the backend would never be asked."""
-    with pytest.raises(ValueError, match=next(iter(declared))):
-        Support(**declared)
-
-
 @own
-def test_backend_that_cannot_speak_of_itself_is_listed() -> None:
-    """If asking a backend for its version fails, the others are still listed."""
+def test_a_backend_is_constructed_once_and_need_not_speak_of_itself() -> None:
+    """Once per process, even if many threads ask; one that fails to tell its version is listed."""
+    made, start = [], threading.Barrier(8)
 
     class Mute(double(flat())):
         """A test double that raises errors when asked about itself."""
@@ -215,34 +207,23 @@ def test_backend_that_cannot_speak_of_itself_is_listed() -> None:
 
         codec = version
 
-    register("mute", Mute)
-
-    info = next(info for info in backends() if info.name == "mute")
-
-    assert info.usable
-    assert "unknown" in info.version
-    assert "unknown" in info.codec
-
-
-@own
-def test_one_instance_a_process() -> None:
-    """A backend is constructed once per process, even if many threads ask at once."""
-    made, start = [], threading.Barrier(8)
-
     def construct() -> Backend:
-        made.append(double(flat())())
+        made.append(Mute())
         return made[-1]
 
     def load(_: int) -> Backend:
         start.wait()
-        return registry.load("only")
+        return registry.load("mute")
 
-    register("only", construct)
+    register("mute", construct)
     with ThreadPoolExecutor(8) as pool:
         loaded = list(pool.map(load, range(8)))
+    info = next(info for info in backends() if info.name == "mute")
 
-    assert len(made) == 1
     assert loaded == made * 8
+    assert info.usable
+    assert "unknown" in info.version
+    assert "unknown" in info.codec
 
 
 def test_threads_decode_while_others_choose_and_register(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["chek", "a"], "did you mean check?"),
         (["--what"], "fastdecode: error: unrecognized arguments: --what"),
-        (["photos/"], "info, bench, check, pack, index, samples"),
+        (["photos/"], "info, bench, check, pack, samples"),
         (["pack", "a", "b", "--skipbad"], "did you mean --skip"),
         (["bench", "--hmtl=x"], "did you mean --html?"),
         (["check", "a", "--xyz"], "unrecognized arguments: --xyz\n"),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from PIL import ImageOps
-from same import assert_same
+from same import assert_raises, assert_same
 
 from fastdecode import (
     BackendUnavailable,
@@ -127,17 +128,44 @@ def test_error_can_stand_in_its_place(
 
 
 @THREADS
-@pytest.mark.parametrize("kind", ["array", "list"])
+@pytest.mark.parametrize("kind", ["array", "list", "of a size"])
 def test_out_receives_the_images(threads: int | None, kind: str) -> None:
-    """out[i] receives item i, in one array or in a list of arrays."""
+    """out[i] receives item i, in one array or in a list of arrays; with `size` it is returned."""
     array = np.zeros((len(ALIKE), 16, 24, 3), np.uint8)
-    out = array if kind == "array" else list(array)
+    out = list(array) if kind == "list" else array
+    options = {"size": (16, 24)} if kind == "of a size" else {}
 
-    images = decode_batch(ALIKE, threads=threads, out=out)
+    images = decode_batch(ALIKE, threads=threads, out=out, **options)
 
+    assert (images is out) == (kind == "of a size")
     for i, item in enumerate(ALIKE):
         assert_same(array[i], decode(item), i)
         assert np.shares_memory(images[i], array[i])
+
+
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+def test_wrong_room_is_raised(on_error: str) -> None:
+    """Arrays of the wrong shape, or that overlap, are refused, even if errors are returned."""
+    whole = np.zeros((len(ALIKE), *SHAPE), np.uint8)
+    memory = np.zeros((17, *SHAPE[1:]), np.uint8)
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (whole[:2], {}, "out"),
+        ([whole[0]] * 9, {}, "out"),
+        (np.zeros((5, 9, 9, 3), np.uint8), {}, "out"),
+        *(
+            (out, {}, r"out\[0\].*out\[1\]")
+            for out in ([memory[:16]] * 5, [memory[1:], memory[:16]])
+        ),
+        *(
+            (out, {"size": SHAPE[:2]}, "out")
+            for out in (whole[:, :11], whole[:-1], whole[..., 0], whole.astype("f4"), list(whole))
+        ),
+    ]
+    for at, (out, options, told) in enumerate(wrong):
+        items = ALIKE[: len(out)] if "0" in told else ALIKE
+        call = partial(decode_batch, items, on_error=on_error, out=out, **options)
+        assert_raises((TypeError, ValueError), told, call, at)
+    assert not memory.any()
 
 
 WRONG: list[tuple[type[Exception], dict[str, Any]]] = [
@@ -190,40 +218,13 @@ def test_a_wrong_option_is_raised_before_any_work(
     assert list(unread) == items
 
 
-@pytest.mark.parametrize(
-    "out",
-    [
-        np.zeros((2, 16, 24, 3), np.uint8),
-        [np.zeros((16, 24, 3), np.uint8)] * 9,
-        np.zeros((5, 9, 9, 3), np.uint8),
-    ],
-    ids=["too little", "too much", "of another shape"],
-)
-@pytest.mark.parametrize("on_error", ["raise", "return"])
-def test_wrong_room_is_raised(out: Any, on_error: str) -> None:
-    """Arrays of the wrong shape raise a ValueError, even if errors of items are returned."""
-    with pytest.raises(ValueError, match="out"):
-        decode_batch(ALIKE, on_error=on_error, out=out)
-
-
-SINGLE = {
-    "bytes": ALIKE[0],
-    "bytearray": bytearray(ALIKE[0]),
-    "memoryview": memoryview(ALIKE[0]),
-    "mmap": mapped(ALIKE[0]),
-    "ndarray": np.frombuffer(ALIKE[0], np.uint8),
-    "str": "photo.jpg",
-    "PathLike": Path("photo.jpg"),
-}
-
-
 @BOTH
-@pytest.mark.parametrize("one", SINGLE.values(), ids=SINGLE)
-def test_one_image_is_no_batch(function: Any, one: Any) -> None:
+def test_one_image_is_no_batch(function: Any) -> None:
     """A single image instead of several raises an error that names the function for one."""
-    for single in (one, 5):
-        with pytest.raises(TypeError):
-            function(single)
+    data = ALIKE[0]
+    buffers = data, bytearray(data), memoryview(data), mapped(data), np.frombuffer(data, np.uint8)
+    for at, one in enumerate((*buffers, "photo.jpg", Path("photo.jpg"), 5)):
+        assert_raises(TypeError, "", partial(function, one), at)
 
 
 def in_a_fork(make: Callable[[], Any]) -> list[bytes]:
@@ -299,21 +300,6 @@ def test_no_items_of_a_size_are_an_empty_array() -> None:
     assert decode_batch([], size=4, on_error="return") == []
 
 
-@THREADS
-def test_size_fills_an_array_of_the_caller(threads: int | None) -> None:
-    """`out` is returned, and must have the shape of the whole result."""
-    out = np.zeros((len(SIZED), 12, 20, 3), np.uint8)
-
-    batch = decode_batch(SIZED, threads=threads, size=(12, 20), out=out)
-
-    assert batch is out
-    assert_same(out, decode_batch(SIZED, size=(12, 20)))
-    other = np.zeros((len(SIZED), 12, 20), np.uint8)
-    for wrong in (out[:, :11], out[:-1], other, out.astype(np.float32), list(out)):
-        with pytest.raises((TypeError, ValueError), match="out"):
-            decode_batch(SIZED, size=(12, 20), out=wrong)
-
-
 # ---- thumbnails ----
 
 KINDS = {
@@ -376,7 +362,7 @@ def test_thumbnails_are_those_of_pillow(
     [(1, (30, 7, 95, 61), (30, 7, 95, 61)), (6, (8, 20, 40, 90), (20, 20, 90, 52))],
 )
 def test_a_region_has_its_thumbnail(kind: str, turn: int, region: Any, stored: Any) -> None:
-    """With a region, of the upright image, only that part is shrunk."""
+    """With a region, of the upright image, only that part is shrunk, also between its pixels."""
     exif = PillowImage.Exif()
     exif[0x0112] = turn
     data = encode(drawing(100, 60 if turn == 6 else 70), kind, exif=exif)
@@ -384,16 +370,9 @@ def test_a_region_has_its_thumbnail(kind: str, turn: int, region: Any, stored: A
     (made,) = decode_batch([data], max_side=40, region=region, orient=True)
 
     assert_same(made, thumbnail(data, 40, region=stored))
-
-
-def test_a_region_of_a_reduced_jpeg_ends_between_its_pixels() -> None:
-    """A region whose edges are no multiples of the reduction is neither moved nor scaled."""
-    region = (13, 21, 613, 471)
-    data = photo.read_bytes()
-
-    (made,) = decode_batch([data], max_side=40, region=region)
-
-    whole = PillowImage.fromarray(decode(data, region=region))
+    large = (13, 21, 613, 471)  # edges that are no multiples of the reduction
+    (made,) = decode_batch([photo], max_side=40, region=large)
+    whole = PillowImage.fromarray(decode(photo.read_bytes(), region=large))
     expected = np.asarray(whole.resize((40, 30), PillowImage.Resampling.BICUBIC))
     assert made.shape == expected.shape
     assert np.abs(made.astype(int) - expected).mean() < 0.7  # a pixel further it is 1.4
@@ -478,24 +457,6 @@ def test_backend_that_cannot_be_used_is_raised_for_no_items(function: Any) -> No
         function([], backend="absent", on_error="return")
 
 
-def overlapping() -> dict[str, list[np.ndarray]]:
-    """Return pairs of arrays that share some bytes."""
-    memory = np.zeros((17, *SHAPE[1:]), np.uint8)
-    return {"twice": [memory[:16]] * 2, "shifted": [memory[1:], memory[:16]]}
-
-
-@pytest.mark.parametrize("kind", overlapping())
-def test_outs_that_overlap_are_refused(kind: str) -> None:
-    """Overlapping `out` arrays are refused; neither is written."""
-    out = overlapping()[kind]
-
-    with pytest.raises(ValueError, match=r"out\[0\].*out\[1\]"):
-        decode_batch([JPEG, JPEG], out=out)
-
-    assert not out[0].any()
-    assert not out[1].any()
-
-
 # ---- a few at a time ----
 
 
@@ -566,35 +527,29 @@ def test_nothing_goes_on_once_the_loop_is_left(end: str) -> None:
 
 
 @THREADS
-def test_an_error_comes_in_its_turn(threads: int | None, tmp_path: Path) -> None:
-    """An error comes after the images before it, and names its item, as in `decode_batch`."""
+@pytest.mark.parametrize("whose", ["item", "generator"])
+def test_an_error_comes_in_its_turn(threads: int | None, whose: str, tmp_path: Path) -> None:
+    """It comes after the images before it, and names its item; the caller's arrives unchanged."""
     path = tmp_path / "cut.jpg"
     path.write_bytes(CUT)
-    items = [*ITEMS[:3], path, b"", *ITEMS]
-    images = decode_iter(items, threads=threads)
 
-    assert [next(images).shape for _ in range(3)] == [(h, w, 3) for w, h in SIZES[:3]]
-    with pytest.raises(DecodeError, match=r"^item 3: .*cut\.jpg: "):
-        next(images)
-    assert list(images) == []
-    with pytest.raises(DecodeError, match=r"^item 3: .*cut\.jpg: "):
-        decode_batch(items, threads=threads)
-
-
-@THREADS
-def test_an_error_of_the_items_comes_after_the_images_before_it(threads: int | None) -> None:
-    """An exception of the caller's generator arrives unchanged, in its turn."""
-
-    def items() -> Iterator[bytes]:
-        yield from ITEMS[:5]
-        raise ConnectionError("the list ends here")
+    def items() -> Iterator[Any]:
+        yield from ITEMS[:3]
+        if whose == "generator":
+            raise ConnectionError("the list ends here")
+        yield from (path, b"", *ITEMS)
 
     images = decode_iter(items(), threads=threads)
 
-    assert len([next(images) for _ in range(5)]) == 5
-    with pytest.raises(ConnectionError):
+    assert [next(images).shape for _ in range(3)] == [(h, w, 3) for w, h in SIZES[:3]]
+    kind, told = (
+        (DecodeError, r"^item 3: .*cut\.jpg: ") if whose == "item" else (ConnectionError, "ends")
+    )
+    with pytest.raises(kind, match=told):
         next(images)
     assert list(images) == []
+    with pytest.raises(kind, match=told):
+        decode_batch(items(), threads=threads)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")

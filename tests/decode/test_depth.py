@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import decode_by_all, needs_tifffile, usable_backends
-from deep import FILES, samples, tiff
+from deep import FILES, samples
+from forged import tiff
 from PIL import Image
 from same import assert_same
 
@@ -52,14 +53,16 @@ def test_eight_bits_are_the_high_byte(kind: str, name: str) -> None:
 
 def test_sixteen_bits_of_ink() -> None:
     """CMYK of 16 bits is four channels of uint16."""
-    data = tiff(samples(4), cmyk=True)
+    data = tiff(samples(4), 16, 5)
     needs_tifffile(data)
     image = decode(data, mode="stored")
 
     assert_same(image, samples(4))
 
 
-@pytest.mark.parametrize("kind", ["PNG RGB", "PNG RGBA", "PNG grey with alpha", "TIFF in planes"])
+@pytest.mark.parametrize(
+    "kind", ["PNG RGB", "PNG RGBA", "PNG grey with alpha", "TIFF of 3, {'planar': True}"]
+)
 @pytest.mark.parametrize("reduce", REDUCES)
 def test_deep_colour_is_reduced_cut_and_written(kind: str, reduce: Any) -> None:
     """`reduce`, `region` and `out` mean the same for 16 bits as for 8."""

@@ -14,7 +14,6 @@ from same import assert_same
 
 from fastdecode import Geometry, _pixels, decode, decode_file, probe
 from fastdecode.testing import encode
-from fastdecode.types import Header
 
 REDUCES = (1, 2, 4, 8)
 CROP = Geometry((100, 50, 300, 250), (100, 400))
@@ -133,20 +132,6 @@ def test_tensors_stay_tensors() -> None:
     assert CROP.boxes(torch.tensor([])).shape == (0, 4)
 
 
-@pytest.mark.parametrize(
-    ("method", "wrong", "datum"),
-    [
-        ("boxes", [1, 2, 3], r"\(3,\)"),
-        ("boxes", 5, r"\(\)"),
-        *(("mask", wrong, "mask") for wrong in ([[1, 2]], np.zeros(3), np.zeros((2, 3, 4)))),
-    ],
-)
-def test_arrays_of_another_shape_are_refused(method: str, wrong: Any, datum: str) -> None:
-    """Boxes have four numbers in the last dimension, and a mask has two dimensions."""
-    with pytest.raises(ValueError, match=datum):
-        getattr(CROP, method)(wrong)
-
-
 def test_a_mask_of_another_size_is_refused() -> None:
     """A mask must have the full image's size, upright if `orient`, also after unpickling."""
     data = drawn(40, 30, (0, 0, 9, 9), 6)
@@ -156,22 +141,6 @@ def test_a_mask_of_another_size_is_refused() -> None:
         assert known.mask(np.zeros((30, 40), np.uint8)).shape == (15, 8)
         with pytest.raises(ValueError, match=r"30.*40"):
             known.mask(np.zeros((40, 30), np.uint8))
-
-
-@pytest.mark.parametrize(
-    ("header", "options", "message"),
-    [
-        (b"a photo", {}, "header"),
-        (Header("jpeg", 40, 30), {"reduce": 3}, "reduce.*3"),
-        (Header("jpeg", 40, 30), {"region": (0, 0, 41, 30)}, "region"),
-    ],
-)
-def test_what_decode_refuses_has_no_geometry(
-    header: Any, options: dict[str, Any], message: str
-) -> None:
-    """Arguments that `decode` refuses raise the same errors."""
-    with pytest.raises((TypeError, ValueError), match=message):
-        Geometry.of_decode(header, **options)
 
 
 def test_masks_are_cut_and_picked_from() -> None:

@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from same import assert_same
 
 from fastdecode import _pixels, decode
-from fastdecode._pixels import box_reduce, converter, sample_reduce
-from fastdecode.testing import drawing, encode
+from fastdecode._pixels import box_reduce, sample_reduce
+from fastdecode.testing import encode
 from fastdecode.types import REDUCES, Header, Mode, Reduce
 
 WIDTH, HEIGHT = 7, 5
@@ -86,31 +86,6 @@ def test_other_depths_become_eight_bits(format, bits, dtype, samples, expected, 
 
     assert converted.dtype == np.uint8
     assert (converted if mode == "L" else converted[:, :, 1]).tolist() == [expected]
-
-
-def test_array_and_pillow_image() -> None:
-    """An array is returned as it is; a Pillow image has the same pixels, and its own memory."""
-    image = np.array(drawing(13, 7))
-    made = converter("pil")(image)
-
-    assert converter("array")(image) is image
-    assert isinstance(made, Image.Image)
-    assert_same(np.asarray(made), image)
-    assert made.size == (13, 7)
-    assert not np.shares_memory(np.asarray(made), image)
-
-
-def test_tensor_shares_the_memory() -> None:
-    """A tensor has the channels first, and is a view of the array."""
-    torch = pytest.importorskip("torch", reason="tensors are PyTorch's")
-    image = np.array(drawing(13, 7))
-    made, gray = converter("tensor")(image), converter("tensor")(image[:, :, 0])
-
-    assert isinstance(made, torch.Tensor)
-    assert tuple(made.shape) == (3, 7, 13)
-    assert tuple(gray.shape) == (7, 13)
-    image[2, 5] = 77
-    assert made[:, 2, 5].tolist() == [77, 77, 77]
 
 
 # ---- reducing: the box filter by which everything is shrunk that no decoder can shrink ----

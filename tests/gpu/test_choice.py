@@ -104,16 +104,6 @@ def test_gpu_without_a_backend_says_what_to_install() -> None:
 
 
 @OWN
-@pytest.mark.parametrize("batch", [NoSingle, "json:loads", lambda device, threads: 3])
-def test_what_is_no_batch_backend(batch: Any) -> None:
-    """An object that is not a batch backend is an error that says so."""
-    register("none", NoSingle, batch=batch)
-
-    with pytest.raises(BackendUnavailable, match="none"):
-        load("none", CPU)
-
-
-@OWN
 def test_a_device_that_it_does_not_know() -> None:
     """A backend that does not support a device is an error without install advice."""
     register("one", NoSingle, distribution="one", batch=batch_double())

@@ -198,19 +198,6 @@ def test_every_file_of_the_collection() -> None:
             assert type(image) is type(expected), path
 
 
-def test_a_grey_image_is_not_taken_for_missing_data() -> None:
-    """An image that is really grey is decoded on the device: the CPU has seen all its codes."""
-    sizes = [(1, 1), (8, 8), (9, 9), (17, 31)]
-    greys = [encode(PillowImage.new("RGB", size, (128, 128, 128))) for size in sizes]
-    double = register_double(decode_all)
-
-    images = together(greys)
-
-    assert double.asked == [len(greys)]
-    assert_same([*map(array_of, images)], [*map(decode, greys)])
-    assert stats().fallbacks == {}
-
-
 def raise_always(items: Any, layout: str) -> Any:
     raise OSError("no nvJPEG here")
 

@@ -133,18 +133,6 @@ def test_the_limit_is_honoured(
     assert plan.visits == (3 if words else 2)
 
 
-def test_list_measures_nothing(folder: Path, plans: list[tuple[int, RunPlan]]) -> None:
-    """``--list`` names the images with their sizes, and unreadable ones, and ends."""
-    (folder / "empty.jpg").write_bytes(b"")
-    done = bench(folder, "--list")
-
-    assert done.returncode == 0, done.stderr
-    assert str(Path("inner", "1.jpg")) in done.stdout
-    assert "40 x 30" in done.stdout
-    assert "3 images\nUnreadable: 1\n  empty.jpg: " in done.stdout
-    assert plans == []
-
-
 def test_a_page_needs_another_file_and_a_library(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,12 +62,10 @@ def test_wrong_pixels_are_flagged(folder: Path, reduce: int) -> None:
 
     for name in ("swapped", "shifted"):
         assert set(found[name].differing) == FILES
-        assert 0 < found[name].max_difference <= 255
         assert not found[name].refused
     assert set(found["smaller"].refused) == FILES
     for name in (PILLOW, OWN):
         assert not found[name].differing
-        assert found[name].max_difference == 0
 
 
 def test_averaged_pixels_are_told_from_wrong_ones(folder: Path) -> None:
@@ -75,7 +73,6 @@ def test_averaged_pixels_are_told_from_wrong_ones(folder: Path) -> None:
     found, _ = measured(folder, "averaging", "fullsize", PILLOW, reduce=2)
 
     assert (found["averaging"].averaged, found["averaging"].differing) == (3, ())
-    assert found["averaging"].max_difference > 0
     assert found["fullsize"].averaged == 3
     assert set(found["fullsize"].differing) == FILES
 

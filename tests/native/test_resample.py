@@ -86,9 +86,13 @@ def images(seed: int, count: int, largest: int = 300) -> Iterator[tuple[Any, Any
         top, bottom = np.sort(random.uniform(-beyond * height, (1 + beyond) * height, 2))
         box = (min(left, width - 0.1), min(top, height - 0.1), max(right, 0.1), max(bottom, 0.1))
         if i % 5 == 4:  # of the canvas's size, or nearly: is it a copy?
+            canvas = [int(random.integers(1, side + 1)) for side in (width, height)]
+            begin = [
+                random.integers(0, width - canvas[0] + 1) + random.choice([0, 0, 0.4]),
+                random.integers(0, height - canvas[1] + 1) + random.choice([0, 0, 0.4]),
+            ]
             sides = np.array(canvas) + random.choice([0, 0, 0.4], 2)
-            box = (*np.floor(box[:2]) + random.choice([0, 0, 0.4], 2),)
-            box = (*box, box[0] + sides[0], box[1] + sides[1])
+            box = (*begin, begin[0] + sides[0], begin[1] + sides[1])
         far = max(box[2], box[0] + 0.01), max(box[3], box[1] + 0.01)
         edges = tuple(map(float, (*box[:2], *far)))
         yield pattern(KINDS[i % 4], height, width, random), tuple(map(int, canvas)), edges, random

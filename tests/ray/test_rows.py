@@ -16,8 +16,8 @@ from PIL import Image
 from same import assert_same
 
 from fastdecode import decode
-from fastdecode.ray import _rows, decode_images, read
-from fastdecode.ray.decode import _Decode
+from fastdecode.ray import decode_images
+from fastdecode.ray import images as ray_images
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 
@@ -35,9 +35,9 @@ def made(sources: list[Any], size: Any = None, **options: Any) -> list[Any]:
     """Return all tables, whose column ``at`` says which sources they have."""
     names = [f"image {at}" for at in range(len(sources))]
     num_cpus, on_error = options.pop("num_cpus", 1), options.pop("on_error", "raise")
-    job = _rows.Job.checked(made, size, num_cpus, on_error, options)
+    job = ray_images.Job.checked(made, size, num_cpus, on_error, options)
     rows = pa.table({"at": pa.array(range(len(sources)), pa.int64())})
-    return list(_rows.decode_rows(rows, sources, names.__getitem__, job, "image"))
+    return list(ray_images.decode_rows(rows, sources, names.__getitem__, job, "image"))
 
 
 def images(table: Any) -> list[Any]:
@@ -210,11 +210,11 @@ def test_a_row_of_a_later_portion_has_its_own_name(
 @pytest.mark.parametrize("bad", [None, 3, 68])
 def test_the_other_columns_follow_the_images(bad: int | None) -> None:
     """In a later portion, too, with a row left out before it, in it, or nowhere."""
-    job = _rows.Job.checked(decode_images, None, 1, "skip", {})
+    job = ray_images.Job.checked(decode_images, None, 1, "skip", {})
     photos = [CUT if at == bad else encode(drawing(9, 9)) for at in range(70)]
     table = pa.table({"jpeg": photos, "label": range(70)})
 
-    tables = list(_Decode("jpeg", None, "image", False, job)(table))
+    tables = list(ray_images._Decode("jpeg", None, "image", False, job)(table))
 
     assert len(tables) == 2
     labels = [label for each in tables for label in each["label"].to_pylist()]
@@ -273,10 +273,10 @@ def test_a_folder_that_is_gone_on_a_node_ends_the_task(
     for at in range(4):
         (photos / f"{at}.jpg").write_bytes(PHOTO)
     sent = pickle.dumps(open_store(photos))
-    monkeypatch.setattr(read.ray, "get", lambda _: pickle.loads(sent))
-    monkeypatch.setattr(read, "_opened", {})
-    job = _rows.Job.checked(read.read_images, 16, 1, on_error, {})
-    tasks = [read._Read(OfNode(name), job, ["path"], None) for name in "ab"]
+    monkeypatch.setattr(ray_images.ray, "get", lambda _: pickle.loads(sent))
+    monkeypatch.setattr(ray_images, "_opened", {})
+    job = ray_images.Job.checked(ray_images.read_images, 16, 1, on_error, {})
+    tasks = [ray_images._Read(OfNode(name), job, ["path"], None) for name in "ab"]
     batch = {"id": np.arange(4)}
     assert sum(len(table) for table in tasks[0](batch)) == 4
 

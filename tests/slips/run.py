@@ -8,10 +8,8 @@
 The slips are data, in the TOML files beside this script. A slip has a `name`, the `fault` in words,
 a snippet `old` of the package, the `new` one that replaces it, and the `tests` that should notice.
 `old` must occur exactly once in the Python and C files of the package, in whichever file: so code
-can move, but who changes such a line, or moves tests, changes the slip too. Other fields:
-
-- `removed` says why a slip is obsolete: what it was a slip in is no longer in the package.
-- `lives` says what would have to be tested, where no test notices the slip yet.
+can move, but who changes such a line, or moves tests, changes the slip too. Another field, `lives`,
+says what would have to be tested, where no test notices the slip yet.
 
 The exit status is 1 if a slip lives unexpectedly, is not found exactly once, or cannot be tried.
 The tests' default run is tried first, and those that notice nothing again with `--all`.
@@ -22,7 +20,6 @@ whose tests are all skipped, for want of a library, is reported and not counted.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import queue
 import random
@@ -47,7 +44,6 @@ else:
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-RESULTS = FOLDER / "results.json"
 NOT_COPIED = (".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "build", "*.egg-info")
 SETTINGS = ("FASTDECODE_", "PYTEST_", "PYTHONPATH")  # those of the caller do not apply
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
@@ -67,7 +63,6 @@ class Slip(NamedTuple):
     new: str
     tests: list[str]
     lives: str = ""
-    removed: str = ""
 
 
 class Outcome(NamedTuple):
@@ -104,8 +99,6 @@ def problem_with(slip: Slip, package: dict[Path, str]) -> str:
     """Say why a slip cannot be tried; empty if it can."""
     places = {path: text.count(slip.old) for path, text in package.items() if slip.old in text}
     missing = [test for test in slip.tests if not (ROOT / test).exists()]
-    if slip.removed:
-        return ""
     if missing:
         return f"there is no {', no '.join(missing)}"
     if sum(places.values()) != 1:
@@ -218,11 +211,8 @@ def _last_line(printed: str) -> str:
     return (printed.strip().splitlines() or [""])[-1]
 
 
-def try_all(slips: Sequence[Slip], *, parallel: int, control: bool) -> Iterator[Outcome]:
-    """Try slips in copies of the repository, and yield each outcome when it is known.
-
-    With `control`, first run all of their tests in an unchanged copy, where they must pass.
-    """
+def try_all(slips: Sequence[Slip], *, parallel: int) -> Iterator[Outcome]:
+    """Try slips in copies of the repository, and yield each outcome when it is known."""
     copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 
     def work(slip: Slip) -> Outcome:
@@ -233,13 +223,8 @@ def try_all(slips: Sequence[Slip], *, parallel: int, control: bool) -> Iterator[
             copies.put(copy)
 
     with tempfile.TemporaryDirectory(prefix="slips-", ignore_cleanup_errors=True) as folder:
-        made = [Copy(Path(folder, str(number))) for number in range(parallel)]
-        if control:
-            status, details = made[0].run_tests(sorted({name for s in slips for name in s.tests}))
-            if status != "lived":
-                sys.exit(f"the tests do not pass without any slip: {details}")
-        for copy in made:
-            copies.put(copy)
+        for number in range(parallel):
+            copies.put(Copy(Path(folder, str(number))))
         with ThreadPoolExecutor(parallel) as threads:
             futures = [threads.submit(work, slip) for slip in slips]
             try:
@@ -251,19 +236,16 @@ def try_all(slips: Sequence[Slip], *, parallel: int, control: bool) -> Iterator[
 
 def choose(slips: list[Slip], options: argparse.Namespace) -> list[Slip]:
     """Return the slips to try: those named, a sample of those that should be noticed, or all."""
-    left = [slip for slip in slips if not slip.removed]
-    if options.tests:
-        left = [slip._replace(tests=options.tests) for slip in left]
     if options.only:
-        unknown = {*options.only} - {name for slip in left for name in (slip.name, slip.topic)}
+        unknown = {*options.only} - {name for slip in slips for name in (slip.name, slip.topic)}
         if unknown:
             sys.exit(f"there is no slip or file of slips {', '.join(sorted(unknown))}")
-        return [slip for slip in left if {slip.name, slip.topic} & {*options.only}]
+        return [slip for slip in slips if {slip.name, slip.topic} & {*options.only}]
     if options.sample:
         print(f"a sample of {options.sample} slips, drawn by --seed {options.seed}")
-        left = [slip for slip in left if not slip.lives]
-        return random.Random(options.seed).sample(left, min(options.sample, len(left)))
-    return left
+        slips = [slip for slip in slips if not slip.lives]
+        return random.Random(options.seed).sample(slips, min(options.sample, len(slips)))
+    return slips
 
 
 def report(outcomes: Sequence[Outcome]) -> bool:
@@ -284,24 +266,6 @@ def report(outcomes: Sequence[Outcome]) -> bool:
     return not bad
 
 
-def record(outcomes: Sequence[Outcome]) -> None:
-    """Write the results, next to those of slips that were tried earlier on the same package."""
-    commit = subprocess.run(
-        ["git", "log", "-1", "--format=%h", "--", "fastdecode"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    found = known["outcomes"] if known.get("package") == commit else {}
-    found |= {each.slip.name: f"{each.status} {each.details}".strip() for each in outcomes}
-    rows = {slip.name: found[slip.name] for slip in read_slips() if slip.name in found}
-    noticed = sum(words.startswith("noticed") for words in rows.values())
-    results = {"package": commit, "slips": len(rows), "noticed": noticed, "outcomes": rows}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-
-
 def parse() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
@@ -309,13 +273,10 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--only", nargs="+", metavar="NAME", help="slips, or TOML files without their suffix")
-    add("--tests", nargs="+", metavar="FILE", help="run these tests instead of those of the slips")
     add("--sample", type=int, metavar="N", help="try N of the slips that should be noticed")
     add("--seed", default="0", metavar="S", help="any text; determines the sample")
     add("--find", action="store_true", help="only check that each slip is found")
-    add("--control", action="store_true", help="first run the tests without any slip")
     add("--parallel", type=int, default=2, metavar="N", help="how many slips at a time (2)")
-    add("--record", action="store_true", help=f"write the results to {RESULTS.name}")
     return parser.parse_args()
 
 
@@ -331,13 +292,11 @@ def main() -> int:
         return int(bool(problems))
     chosen = [slip for slip in choose(slips, options) if slip.name not in problems]
     outcomes = []
-    for each in try_all(chosen, parallel=options.parallel, control=options.control):
+    for each in try_all(chosen, parallel=options.parallel):
         outcomes.append(each)
         words = f"{each.status} {each.details}".strip()
         print(f"{each.seconds:4.0f} s  {each.slip.topic}: {each.slip.name}: {words}", flush=True)
     good = report(outcomes)
-    if options.record:
-        record(outcomes)
     return int(not good or bool(problems))
 
 

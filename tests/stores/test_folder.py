@@ -211,8 +211,9 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     root = _tree(tmp_path, "ant/a.jpg", "bee/b.jpg")
     (root / "bee").chmod(0)
     try:
-        with pytest.raises(PermissionError, match="bee"):
-            open_store(root)
+        for listed in (open_store, lambda root: make_dataset(root, extensions=(".jpg",))):
+            with pytest.raises(PermissionError, match="bee"):
+                listed(root)
     finally:
         (root / "bee").chmod(0o700)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import encoded
 import numpy as np
-from encoded import LONG, SHORT, chunk, directory_last
+from encoded import chunk
+from forged import tiff
 
 WIDTH, HEIGHT = 13, 9
 COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
@@ -59,33 +60,6 @@ def png(image: Any, *, interlaced: bool = False, before: bytes = b"") -> bytes:
     return begin + chunk(b"IEND")
 
 
-def tiff(
-    image: Any, order: str = "<", *, planar: bool = False, zipped: bool = False, cmyk: bool = False
-) -> bytes:
-    """Encode 16-bit samples (H, W, C) as TIFF, pixel by pixel or plane by plane."""
-    height, width, channels = image.shape
-    parts = [image[:, :, c] for c in range(channels)] if planar else [image]
-    strips = [part.astype(f"{order}u2").tobytes() for part in parts]
-    strips = [zlib.compress(strip) for strip in strips] if zipped else strips
-    sizes = tuple(map(len, strips))
-    offsets = tuple(16 + sum(sizes[:before]) for before in range(len(sizes)))
-    fields = [
-        (256, SHORT, (width,)),
-        (257, SHORT, (height,)),
-        (258, SHORT, (16,) * channels),
-        (259, SHORT, (8 if zipped else 1,)),
-        (262, SHORT, (5 if cmyk else 2 if channels > 2 else 1,)),
-        (273, LONG, offsets),
-        (277, SHORT, (channels,)),
-        (278, SHORT, (height,)),
-        (279, LONG, sizes),
-        (284, SHORT, (2 if planar else 1,)),
-    ]
-    if channels == 4 and not cmyk:
-        fields.append((338, SHORT, (2,)))
-    return directory_last(b"".join(strips), *fields, order=order)
-
-
 FILES = {
     "PNG RGB": (3, png(samples(3))),
     "PNG RGBA": (4, png(samples(4))),
@@ -93,11 +67,12 @@ FILES = {
     "PNG interlaced": (3, png(samples(3), interlaced=True)),
     "PNG grey with alpha, interlaced": (2, png(samples(2), interlaced=True)),
     "PNG with tRNS": (3, png(samples(3), before=chunk(b"tRNS", bytes(6)))),
-    "TIFF": (3, tiff(samples(3))),
-    "TIFF big-endian": (3, tiff(samples(3), ">")),
-    "TIFF RGBA": (4, tiff(samples(4))),
-    "TIFF deflate": (4, tiff(samples(4), zipped=True)),
-    "TIFF deflate, big-endian": (3, tiff(samples(3), ">", zipped=True)),
-    "TIFF in planes": (3, tiff(samples(3), planar=True)),
-    "TIFF RGBA in planes, big-endian": (4, tiff(samples(4), ">", planar=True)),
+    **{
+        f"TIFF of {channels}, {options}": (
+            channels,
+            tiff(samples(channels), 16, 2, alpha=(2,) * (channels - 3), **options),
+        )
+        for options in ({}, {"zipped": True}, {"planar": True})
+        for channels, options in ((3, options), (4, {**options, "order": ">"}))
+    },
 }

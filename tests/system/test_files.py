@@ -41,23 +41,54 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-def _batch(path: Path) -> Any:
-    return decode_batch([JPEG, path], threads=2)
+READERS = {
+    "decode_file": decode_file,
+    "decode_batch": lambda path: decode_batch([JPEG, path], threads=2),
+    "decode_batch in a thread": lambda path: decode_batch([path], threads=1),
+}
 
 
-def _batch_in_one_thread(path: Path) -> Any:
-    return decode_batch([path], threads=1)
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_only_regular_files_are_read(
+    read: Callable[[Path], Any], tmp_path: Path, pipe: Path
+) -> None:
+    """A FIFO, a socket, an endless device or a folder raises an OSError that names it."""
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for path in (pipe, tmp_path / "socket", tmp_path / "zero", tmp_path):
+            with pytest.raises(OSError, match="FIFO" if path == pipe else path.name) as caught:
+                read(path)
+            assert is_item_error(caught.value)
+            assert caught.value.filename == str(path)
+            again = pickle.loads(pickle.dumps(caught.value))
+            assert (type(again), str(again)) == (type(caught.value), str(caught.value))
+    for count in (2, 40):  # whether or not the core takes the batch
+        items = [tmp_path / "photo.jpg", pipe, *[tmp_path / "photo.jpg"] * (count - 2)]
+        items[0].write_bytes(JPEG)
+        made = decode_batch(items, threads=2, on_error="return")
+        assert isinstance(made.pop(1), OSError)
+        assert_same(made, [decode(JPEG)] * (count - 1))
 
 
-@pytest.mark.parametrize("read", [decode_file, _batch, _batch_in_one_thread])
-def test_a_fifo_is_refused(read: Callable[[Path], Any], pipe: Path) -> None:
-    """A FIFO raises an OSError that names it and says what it is."""
-    with pytest.raises(OSError, match="FIFO") as caught:
-        read(pipe)
-
-    assert caught.value.filename == str(pipe)
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert (type(again), str(again)) == (type(caught.value), str(caught.value))
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+def test_a_fifo_in_a_store_is_its_items_error(scheme: str, tmp_path: Path) -> None:
+    """A FIFO in a folder is left out; in place of a listed image it is that item's error."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    listed = [folder / "a.jpg", folder / "b.jpg"]
+    for path in listed:
+        path.write_bytes(JPEG)
+    table = tmp_path / "list.csv"
+    table.write_text("".join(f"{scheme}{path},0\n" for path in listed))
+    with readable_fifo(folder / "c.jpg", JPEG):
+        store = open_store(f"{scheme}{folder}", targets=False)
+        assert [store.key(place) for place in range(len(store))] == ["a.jpg", "b.jpg"]
+    with readable_fifo(folder / "b.jpg", JPEG):
+        for one in (store, open_store(f"{scheme}{table}"), open_store(listed)):
+            assert bytes(one.read(0)) == JPEG
+            with pytest.raises(StoreError, match=r"item 1 .*FIFO"):
+                one.read(1)
 
 
 @pytest.fixture
@@ -89,63 +120,6 @@ def test_a_file_that_no_memory_holds_is_an_error_of_that_file(tmp_path: Path) ->
     packed = pack(folder, tmp_path / "photos.tar", skip_bad=True)
     assert packed.items == 1
     assert "8,796,093,022,208 bytes" in packed.bad[0][1]
-
-
-@pytest.mark.parametrize("read", [decode_file, _batch])
-def test_sockets_and_devices_are_refused(read: Callable[[Path], Any], tmp_path: Path) -> None:
-    """A socket, an endless device or a folder raises an OSError that names it."""
-    (tmp_path / "zero").symlink_to("/dev/zero")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "socket"))
-        for path in (tmp_path / "socket", tmp_path / "zero", tmp_path):
-            with pytest.raises(OSError, match=path.name) as caught:
-                read(path)
-            assert is_item_error(caught.value)
-
-
-@pytest.mark.parametrize("count", [2, 40])
-def test_a_fifo_costs_a_batch_one_item(count: int, tmp_path: Path, pipe: Path) -> None:
-    """In a batch only the FIFO is an error, whether or not the core takes the batch."""
-    photo = tmp_path / "photo.jpg"
-    photo.write_bytes(JPEG)
-    items = [photo] * count
-    items[1] = pipe
-
-    made = decode_batch(items, threads=2, on_error="return")
-
-    assert isinstance(made.pop(1), OSError)
-    assert_same(made, [decode(JPEG)] * (count - 1))
-
-
-@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
-def test_a_fifo_in_a_folder_is_none_of_its_images(scheme: str, tmp_path: Path) -> None:
-    """A FIFO in a folder is left out; one that replaces a listed image is that item's error."""
-    for name in "ab":
-        (tmp_path / f"{name}.jpg").write_bytes(JPEG)
-    with readable_fifo(tmp_path / "c.jpg", JPEG):
-        store = open_store(f"{scheme}{tmp_path}", targets=False)
-
-        assert [store.key(place) for place in range(len(store))] == ["a.jpg", "b.jpg"]
-    with readable_fifo(tmp_path / "b.jpg", JPEG):
-        assert bytes(store.read(0)) == JPEG
-        with pytest.raises(StoreError, match=r"item 1 \(b\.jpg\).*FIFO"):
-            store.read(1)
-
-
-@pytest.mark.parametrize("scheme", ["", "file://", "local://", None])
-def test_a_fifo_in_a_list_is_its_items_error(
-    scheme: str | None, tmp_path: Path, pipe: Path
-) -> None:
-    """A FIFO that a CSV file names, or a list of paths, is that item's error."""
-    (tmp_path / "a.jpg").write_bytes(JPEG)
-    (tmp_path / "list.csv").write_text(f"{scheme}{tmp_path / 'a.jpg'},0\n{scheme}{pipe},1\n")
-    named = [tmp_path / "a.jpg", pipe] if scheme is None else f"{scheme}{tmp_path / 'list.csv'}"
-
-    store = open_store(named)
-
-    assert bytes(store.read(0)) == JPEG
-    with pytest.raises(StoreError, match=r"item 1 .*FIFO"):
-        store.read(1)
 
 
 FOUND: dict[str, tuple[str, str, Callable[[Path], object]]] = {

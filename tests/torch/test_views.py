@@ -111,7 +111,7 @@ def test_tensors_of_a_view_are_cropped_before_they_are_resized() -> None:
     """As alone, bicubic of a tensor's part sees no pixel beside the part."""
     plain = RandomResizedCrop(24, scale=(0.2, 0.2), ratio=(1, 1))
     box, resize = plain.program
-    cubic = Operation("resize", (24, 24), "bicubic", library="torchvision")
+    cubic = Operation("resize", (24, 24), "torch_bicubic")
     crop = Recipe(Program([box, resize._replace(operation=cubic)]))
     for seed, path in enumerate(PHOTOS):
         data = path.read_bytes()

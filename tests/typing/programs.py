@@ -27,6 +27,7 @@ from fastdecode import (
     probe,
     reduce_for,
 )
+from fastdecode.packing import pack
 from fastdecode.stores import create_store, open_store
 from fastdecode.torch import (
     DecodeDataset,
@@ -202,3 +203,29 @@ def errors(data: bytes) -> Iterator[str]:
         decode(data, strict=True)
     except DecodeError as error:
         yield str(error)
+
+
+def typos(data: bytes) -> None:
+    """Misspell an option of each: where that is no error, the comment is."""
+    decode(data, redcue=2)  # type: ignore[call-arg]
+    decode_file("a.jpg", redcue=2)  # type: ignore[call-arg]
+    decode_batch([data], max_sides=9)  # type: ignore[call-overload]
+    decode_iter([data], max_sides=9)  # type: ignore[call-overload]
+    reduce_for(probe(data), 1, orientation=True)  # type: ignore[call-arg]
+    fastdecode.stats(rest=True)  # type: ignore[call-arg]
+    Geometry.of_decode(probe(data), regions=None)  # type: ignore[call-arg]
+    ImageFolder("train", on_errors="skip")  # type: ignore[call-arg]
+    ImageList(["a.jpg"], on_errors="skip")  # type: ignore[call-arg]
+    ImageList.from_csv("a.csv", headers=True)  # type: ignore[call-arg]
+    StoreDataset("a.tar", store_option=None)  # type: ignore[call-arg]
+    Photos(on_errors="skip")  # type: ignore[call-arg]
+    DecodeOptions(redcue=2)  # type: ignore[call-arg]
+    ShardStream("a.tar", suffle=True)  # type: ignore[call-arg]
+    Loader(Photos(), num_worker=2)  # type: ignore[call-arg]
+    DevicePrefetcher([1], "cuda", pin=True)  # type: ignore[call-arg]
+    fuse(None, exactly=True)  # type: ignore[call-arg]
+    RandomResizedCropFlipNormalize(8, ratios=None)  # type: ignore[call-arg]
+    ResizeCenterCropNormalize(8, 8, qualities="fast")  # type: ignore[call-arg]
+    open_store("a.tar", path_columns="path")  # type: ignore[call-arg]
+    create_store("a.tar", class_names=[])  # type: ignore[call-arg]
+    pack("a", "b.tar", thread=2)  # type: ignore[call-arg]

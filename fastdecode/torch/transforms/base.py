@@ -6,7 +6,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 from weakref import WeakKeyDictionary
@@ -49,16 +49,13 @@ if TYPE_CHECKING:
     from fastdecode._decode.api import Data
     from fastdecode.native._library import CoreResize
     from fastdecode.torch._draws import PipelinePart
-    from fastdecode.types import Box, Buffer, Header, Image, Reduce
+    from fastdecode.types import Buffer, Header, Image, Reduce
 
 Quality = Literal["fast", "exact"]
 Interpolation: TypeAlias = Literal["bilinear", "bicubic"]
 
 SizeLike: TypeAlias = "int | Sequence[int]"
 """A side for both, or (height, width), in pixels."""
-
-_MAX_CANVAS_RATIO = 16
-"""How many times the size of the window a canvas may have if it is made as a whole."""
 
 _INTERPOLATIONS: dict[Any, Interpolation] = {
     "bilinear": "bilinear",
@@ -382,7 +379,7 @@ class Recipe(EncodedTransform):
         out = self._prepare_out(None, drawn.size)
         left, top, right, bottom = drawn.plan.box
         box = (left - part.left, top - part.top, right - part.left, bottom - part.top)
-        if part.image.strides[1:] == (3, 1) and not self.by_torch:
+        if part.image.strides[1:] == (3, 1):
             height, width = part.image.shape[:2]
             resize = drawn.plan._replace(box=box).for_core(width, height, 1)
             if self._write(out, partial(_library.resize_pixels, part.image), resize, drawn.rest):
@@ -470,17 +467,12 @@ class Recipe(EncodedTransform):
         Pillow calls it BILINEAR; in torch and torchvision it is ``antialias=True``. Pillow, torch
         and the native core agree to one level. ``"bicubic"`` is Pillow's BICUBIC, which the core
         gives bit for bit, or for tensors that of torch. Pillow resizes what is too large for the
-        core. If there is nothing to resize, the result may share the memory of the image.
+        core.
         """
         height, width = plan.size
         window = (plan.left, plan.top, plan.left + width, plan.top + height)
-        whole = box == (0, 0, *image.shape[1::-1])
-        unchanged = whole and image.shape[:2] == plan.canvas
-        huge = math.prod(plan.canvas) > _MAX_CANVAS_RATIO * height * width
-        if unchanged or (self.by_torch and whole and not huge):
-            return _resize_with_torch(image, plan.canvas, window)
         arguments = image, box, plan.canvas, window, plan.filter
-        resized = None if self.by_torch else resize_in_core(*arguments)
+        resized = resize_in_core(*arguments)
         if resized is None:
             resized = resize_with_pillow(*arguments)
         return torch.from_numpy(resized).permute(2, 0, 1)
@@ -494,12 +486,7 @@ class Recipe(EncodedTransform):
     def core_resize(self, drawn: DrawnSample, *, is_jpeg: bool = True) -> CoreResize | None:
         """Return the resize of what was drawn as the core's struct; None if it cannot do it."""
         reduce = self.reduction(drawn.plan) if is_jpeg else 1
-        return None if self.by_torch else drawn.plan.for_core(*drawn.sides, reduce)
-
-    @property
-    def by_torch(self) -> bool:
-        """Whether torch resizes: bicubic as it resizes tensors, not as Pillow resizes images."""
-        return any(one.filter == "bicubic" and one.library == "torchvision" for one in self.resizes)
+        return drawn.plan.for_core(*drawn.sides, reduce)
 
     @property
     def resizes(self) -> Iterator[Operation]:
@@ -520,7 +507,7 @@ class Recipe(EncodedTransform):
         The core leaves out images of more than `max_pixels`, and with `orient` those of which the
         Exif orientation might rotate them.
         """
-        if self.shape is None or self.by_torch:
+        if self.shape is None:
             return None
         headroom = self.headroom if self.quality == "fast" else 0.0
         return core_recipe(self.program, self.shape[1:], headroom, orient, max_pixels)
@@ -616,16 +603,25 @@ def core_recipe(
     return struct
 
 
-def _resize_with_torch(image: Image, canvas: tuple[int, int], window: Box) -> torch.Tensor:
-    """Resize an image with torch, whose kernel is the fastest for uint8 but takes no box."""
-    # Torch takes no negative strides, as of a view rotated by `orient`, and nothing that may not be
-    # written, as the memory of a Pillow image.
-    if min(image.strides) < 0 or not image.flags.writeable:
-        image = image.copy()  # NumPy calls a view of one column contiguous, turned or not
-    source = torch.from_numpy(image).permute(2, 0, 1)
-    left, top, right, bottom = window
-    if image.shape[:2] != canvas:
-        source = torch.nn.functional.interpolate(
-            source[None], size=canvas, mode="bicubic", antialias=True
-        )[0]
-    return source[:, top:bottom, left:right]
+_TORCHS = {"bilinear": 6, "bicubic": 7, "lanczos": 8}
+"""torch's filters, each with its ``fd_resize_filter``."""
+
+
+@cache
+def core_resizes_as_torch() -> bool:
+    """Return whether the core has the results of the installed torch, tried on a small image."""
+    noise = np.random.default_rng(1).integers(0, 256, (61, 47, 3), np.uint8)
+    image = torch.from_numpy(noise).permute(2, 0, 1)[None]
+    for mode, how in _TORCHS.items():
+        for size in ((20, 50), (40, 11), (60, 40), (30, 90), (13, 17)):
+            try:
+                right = torch.nn.functional.interpolate(
+                    image, size, mode=mode, align_corners=False, antialias=True
+                )
+            except (NotImplementedError, RuntimeError, ValueError):
+                continue  # an older torch has no Lanczos
+            whole = (0, 0, 47, 61)
+            made = resize_in_core(noise, whole, size, (0, 0, *size[::-1]), how)
+            if made is None or not np.array_equal(made, right[0].permute(1, 2, 0).numpy()):
+                return False
+    return True
