@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from loading import EXACT, LEVEL, PROCESS_WARNINGS, Images, copies, device_loader
+from loading import EXACT, LEVEL, PROCESS_WARNINGS, Images, copies, device_loader, encoded
 from loading import SeededLoader as Loader
 from same import assert_same
 from torch.utils.data import BatchSampler
@@ -142,7 +142,7 @@ def check(plan: Plan, epoch: int, of_sampler: int, batches: list[Any]) -> None:
     for images, numbers in batches[:12]:
         for image, index in zip(images, numbers.tolist(), strict=True):
             generator = generator_of(sample_seed(5, epoch, index, seen[index]))
-            assert_same(image, Images(EXACT).load(index, generator=generator)[0], (plan, index))
+            assert_same(image, EXACT(encoded()[index], generator=generator), (plan, index))
             seen[index] += 1
 
 

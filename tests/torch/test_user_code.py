@@ -560,4 +560,4 @@ def test_rows_of_hugging_face_are_sources(on_disk: bool, tmp_path: Any) -> None:
     assert_same(mixin.decode(rows[0]), mixin.decode(encoded()[0]))
     assert mixin.transformed(rows[0]) == mixin.transformed(encoded()[0])
     with pytest.raises(TypeError, match="dict"):
-        Sources({"data": b""}).load(0)
+        Sources({"data": b""})[0]
