@@ -153,6 +153,7 @@ _RECOVERABLE = re.compile(
     r"|Inconsistent progression sequence"
     r"|extraneous bytes before marker"
     r"|bad Huffman code"
+    r"|bad arithmetic code"
     r"|unknown JFIF revision number"
     r"|Invalid SOS parameters for sequential JPEG"
     r"|bad ICC marker"
@@ -170,6 +171,8 @@ bit, because decoders fill in zeros. The second is the opposite of the first: fo
 the rest of an image may happen to be the same. No byte is FF, which would start a marker.
 """
 _SOME = 16  # bytes of them, in each restart interval
+_DROPPED_ZEROS = bytes(6)
+"""An arithmetic coder may leave out zeros at the end of the data (T.81, D.1.8)."""
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _ZEROS = bytes(16)  # FD_MANY_ZEROS
 _HOLE = re.compile(rb"\0{16,}")
@@ -295,7 +298,7 @@ def with_other_endings(
     parts: list[Buffer] = []
     done = 0
     for scan in scans:
-        more = ending
+        more = _DROPPED_ZEROS + ending if header.coding == "arithmetic" else ending
         passed = list(_RESTART.finditer(data, scan.start, scan.end)) if scan.interval else []
         for found in passed if header.coding in ("baseline", "progressive") else ():
             parts += data[done : found.start()], ending[:_SOME]
@@ -366,6 +369,8 @@ def check_structure(data: Buffer, header: Header, *, strict: bool) -> CheckedJpe
         raise DecodeError(f"{_NO_END}, and the last scans of the image are missing")
     if len(data) <= header.scan_offset:
         raise DecodeError(f"{_NO_END}, and no compressed data")
+    if header.coding == "arithmetic":
+        raise DecodeError(f"{_NO_END}, and arithmetic coding does not tell whether data is missing")
     closed = without_half_marker(data) + EOI
     return CheckedJpeg(closed, complete=True, suspect=True)
 
@@ -415,7 +420,8 @@ def check_zeros(
     """
     stream = read(data)
     places = holes(data, stream.scans)
-    if any(size > scan.zeros for scan, _, size in places) or not (stream.complete or reports):
+    wrong = any(header.coding == "arithmetic" or size > scan.zeros for scan, _, size in places)
+    if wrong or not (stream.complete or reports):
         raise NoFallback(WRONG_ZEROS)
     whole = decode_again(data)
     lossless = header.coding == "lossless"  # there, each bit changes pixels

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import Run, some
-from corpus import DATA, jpeg_backends, leave_only, native_core, outcome
+from corpus import CORPUS, DATA, jpeg_backends, leave_only, native_core, outcome
 from PIL import Image
 from same import assert_same
 from scans import Scan, coefficients, segment, write
@@ -147,7 +147,14 @@ def markers(pattern: bytes, data: bytes) -> list[int]:
 
 
 @every_reader
-@pytest.mark.parametrize("damaged", [cut_headers, false_headers, without_intervals])
+def arithmetic() -> Iterator[bytes]:
+    """Cut arithmetic data, any part of which decodes to an image."""
+    for name in ("gen_420_arith.jpg", "gen_gray_arith.jpg", "gen_444_arith.jpg"):
+        data = (CORPUS / "jpeg_kinds" / name).read_bytes()
+        yield from (data[:-cut] for cut in (*range(1, 24), len(data) // 2))
+
+
+@pytest.mark.parametrize("damaged", [cut_headers, false_headers, without_intervals, arithmetic])
 def test_missing_data_is_an_error(
     damaged: Callable[[], Iterator[bytes]], backend: str | None
 ) -> None:
