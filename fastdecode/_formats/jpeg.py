@@ -39,7 +39,6 @@ _SOF: dict[int, Coding] = {
     0xF7: "jpeg-ls",
 }
 _SOS, _APP1 = 0xDA, 0xE1
-_EXIF_PREFIX = b"Exif\0\0"
 
 _BLOCK = 8
 """Width and height of the block of one DCT, in samples (T.81, A.3.1)."""
@@ -63,27 +62,17 @@ def parse(data: Buffer) -> Header:
     # It runs for every image, with a cold cache after the previous one: so it makes few calls and
     # objects.
     # fmt: off
-    (width, height, channels, bits, sof, interval, turns, _, color, _, _, blocks, factors, scan,
-     _, *place) = header(data, "JPEG")
+    (width, height, channels, bits, sof, interval, turns, _, color, _, _, _, factors, scan,
+     _, begin, end, *xmp) = header(data, "JPEG")
+    orientation = 1
+    if turns:
+        orientation = exif.orientation(data, begin, end, memoryview(data)[slice(*xmp)])
     return Header(
-        "jpeg", width, height, channels, bits, _orientation(data, blocks, *place) if turns else 1,
+        "jpeg", width, height, channels, bits, orientation,
         sof in _PROGRESSIVE, _subsampling(factors[:channels]), interval, COLORS[color],
         _SOF[sof], False, scan,
     )
     # fmt: on
-
-
-def _orientation(
-    data: Buffer, blocks: int, start: int, end: int, packet: int, packet_end: int
-) -> int:
-    """Read the orientation; as in Pillow, later EXIF segments go on with the block of the first."""
-    xmp = memoryview(data)[packet:packet_end]
-    if blocks > 1:
-        found = [bytes(data[at + 4 : to]) for marker, at, to in _segments(data) if marker == _APP1]
-        first, *others = [block for block in found if block.startswith(_EXIF_PREFIX)]
-        data = b"".join((first, *(block[len(_EXIF_PREFIX) :] for block in others)))
-        start, end = 0, len(data)
-    return exif.orientation(data, start, end, xmp)
 
 
 def _segments(data: Buffer) -> Iterator[tuple[int, int, int]]:
