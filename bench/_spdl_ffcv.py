@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fastdecode.measure._pipelines import MEAN, PREFETCH, STD, draw_random_box
+from fastdecode.measure._pipelines import MEAN, PREFETCH, RATIO, SCALE, STD
+from fastdecode.torch.transforms._random_crop import TorchDraws
 
 _SHORT = 8 / 7  # Resize(256) before CenterCrop(224)
 
@@ -41,7 +42,7 @@ class SpdlLoader:
             side = round(size * _SHORT)
             shorter = f"scale={side}:{side}:force_original_aspect_ratio=increase:flags=bilinear"
             return f"{shorter},crop={size}:{size},format=pix_fmts=rgb24"
-        left, top, right, bottom = draw_random_box(height, width)
+        left, top, right, bottom = TorchDraws().box(width, height, SCALE, RATIO)
         crop = f"crop={right - left}:{bottom - top}:{left}:{top}:exact=1"
         flip = ",hflip" if random.random() < 0.5 else ""
         return f"{crop},scale={size}:{size}:flags=bilinear{flip},format=pix_fmts=rgb24"

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from fastdecode._backends.selection import use
     from fastdecode._decode.api import decode, decode_file, probe
     from fastdecode._decode.batch import decode_batch, decode_iter
+    from fastdecode._decode.engine import Stats, stats
     from fastdecode._decode.imread import imread
     from fastdecode._decode.lazy import open  # noqa: A004 - as Pillow calls it
     from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, reduce_for
-    from fastdecode._decode.stats import Stats, stats
     from fastdecode.errors import (
         BackendUnavailable,
         DecodeError,
@@ -62,10 +62,10 @@ _NAMES = {
     "_backends.selection": "use",
     "_decode.api": "decode decode_file probe",
     "_decode.batch": "decode_batch decode_iter",
+    "_decode.engine": "Stats stats",
     "_decode.imread": "imread",
     "_decode.lazy": "open",
     "_decode.plan": "DEFAULT_MAX_PIXELS reduce_for",
-    "_decode.stats": "Stats stats",
     "errors": "BackendUnavailable DecodeError DeviceUnavailable FastDecodeError ImageTooLarge "
     "StoreError ThreadsUnavailable UnknownBackend UnsupportedFormat",
     "geometry": "Geometry",

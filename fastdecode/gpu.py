@@ -21,9 +21,9 @@ import torch
 from fastdecode._backends import registry, selection
 from fastdecode._backends.batch_base import BatchBackend, BatchItem, declares, is_of_the_device
 from fastdecode._decode.api import decode
+from fastdecode._decode.engine import count_fallback
 from fastdecode._decode.plan import plan_options
-from fastdecode._decode.stats import count_fallback
-from fastdecode._formats import jpeg_stream
+from fastdecode._formats import jpeg
 from fastdecode._system.process import after_fork
 from fastdecode._system.processor import usable_cores
 from fastdecode.errors import (
@@ -278,11 +278,7 @@ def make_request(
 
 
 def _is_whole(data: Buffer, header: Header) -> bool:
-    if (
-        header.progressive
-        or data[-2:] != jpeg_stream.EOI
-        or not jpeg_stream.in_one_scan(data, header)
-    ):
+    if header.progressive or data[-2:] != jpeg.EOI or not jpeg.in_one_scan(data, header):
         return False
     right, bottom = header.width, header.height
     # Raises if data is missing: all codes before the last pixel are read.

@@ -62,14 +62,6 @@ def test_the_seed_draws_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cases.examples(5) == 5
 
 
-def test_with_all_every_case_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every value, and each example that a test asks for."""
-    monkeypatch.setattr(cases.Run, "every", True)
-
-    assert cases.some(range(_MANY)) == [*range(_MANY)]
-    assert cases.examples(800) == 800
-
-
 @pytest.mark.parametrize(
     ("options", "count"),
     [((), cases.FEW + 2), (("--all",), _MANY + 2), (("-k", "test_pair"), 2)],

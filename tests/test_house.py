@@ -30,7 +30,7 @@ _REFERENCE = frozenset(
 _LAYERS = (
     ("errors", "types", "samples"),
     ("_error_policy",),
-    ("_arguments", "_buffers", "_system", "_formats", "native"),
+    ("_arguments", "_system", "_formats", "native"),
     ("_pixels",),
     ("_backends", "geometry"),
     ("_decode",),
@@ -134,21 +134,14 @@ def test_every_class_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("path", [*_MODULES, *_TESTS], ids=lambda path: path.stem)
 def test_functions_stay_small(path: Path) -> None:
-    """No function has more than 60 lines without its docstring."""
+    """No function has more than 60 lines without its docstring, and each test has a docstring."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             documentation = ast.get_docstring(node, clean=False) or ""
             length = node.end_lineno - node.lineno + 1 - len(documentation.splitlines())
 
             assert length <= 60, f"{node.name} has {length} lines"
-
-
-@pytest.mark.parametrize("path", _TESTS, ids=lambda path: path.stem)
-def test_every_test_says_what_it_shows(path: Path) -> None:
-    """Each test has a docstring that states the behaviour."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            assert ast.get_docstring(node), f"{path.name}: {node.name}"
+            assert documentation or not node.name.startswith("test_"), node.name
 
 
 def _run(*words: str) -> str:

@@ -64,12 +64,3 @@ def test_nothing_is_overwritten(
     assert ended.value.code == 2
     assert str(place) in capsys.readouterr().err
     assert not (tmp_path / "cat.jpg").exists()
-
-
-def test_all_photos_are_listed_in_the_order_of_their_names() -> None:
-    """`photos` lists every JPEG of the package, sorted by name."""
-    assert photos == tuple(sorted(photo.parent.glob("*.jpg")))
-    assert photo in photos
-    assert len(photos) == 6
-    licence = (photo.parent / "LICENSE.txt").read_text(encoding="utf-8")
-    assert [one.name for one in photos if f"\n{one.name}\n" not in licence] == []

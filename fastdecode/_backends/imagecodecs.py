@@ -15,7 +15,7 @@ _COLORSPACE = {"RGB": "RGB", "L": "GRAYSCALE"}
 
 
 class Imagecodecs(Backend):
-    """JPEG of every precision, JPEG-LS, JPEG 2000, JPEG XL, and AVIF of more than 8 bits.
+    """JPEG of every precision, JPEG 2000, JPEG XL, and AVIF of more than 8 bits.
 
     Its other decoders are not declared: 2026.3.6 crashes on damaged PNG and BMP files.
     """
@@ -31,7 +31,7 @@ class Imagecodecs(Backend):
             ),
             Support(
                 layouts=frozenset({"stored"}),
-                codings=frozenset({"lossless", "jpeg-ls"}),
+                codings=frozenset({"lossless"}),
                 bits=frozenset(range(2, 17)),
             ),
         ),
@@ -65,8 +65,6 @@ class Imagecodecs(Backend):
         if header.format == "jxl":
             # The first frame. The codestream contains the orientation, and libjxl applies it.
             return _checked(imagecodecs.jpegxl_decode(source, index=0, numthreads=1))
-        if header.coding == "jpeg-ls":
-            return _checked(imagecodecs.jpegls_decode(source))
         if layout == "stored":
             return _checked(imagecodecs.jpeg_decode(source))
         return _checked(imagecodecs.jpeg8_decode(source, outcolorspace=_COLORSPACE[layout]))

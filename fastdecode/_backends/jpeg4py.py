@@ -12,8 +12,7 @@ except OSError as error:  # pragma: no cover - cffi could not load the library i
     raise ImportError(str(error)) from error
 
 from fastdecode._backends.base import JPEG_TURBO_2, Backend, CodecWarning
-from fastdecode._formats.jpeg import with_plain_size
-from fastdecode._formats.jpeg_stream import is_recoverable
+from fastdecode._formats.jpeg import is_recoverable, with_plain_size
 from fastdecode.errors import BackendUnavailable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 

@@ -38,7 +38,6 @@ class Native(Backend):
                 region=True,
                 skips=True,
                 checks=True,
-                codings=frozenset({"baseline", "progressive"}),
                 colors=frozenset({"gray", "ycc"}),
                 subsamplings=frozenset({"", "4:4:4", "4:2:2", "4:2:0", "4:4:0"}),
             ),

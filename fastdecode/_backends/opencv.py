@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from fastdecode._backends.base import JPEG, Backend, Support, installed_version
-from fastdecode._formats import bmp, jpeg_stream
+from fastdecode._formats import jpeg, simple
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Header, Image, PixelLayout, Reduce
 
@@ -41,10 +41,10 @@ _PASSED_OVER = bytes((0xFF, *range(0xD0, 0xD8)))  # fill bytes, and restart mark
 
 def _ends(data: Buffer, header: Header) -> bool:
     """Return whether the end marker follows the only scan; several are read before any pixel."""
-    if header.progressive or not jpeg_stream.in_one_scan(data, header):
+    if header.progressive or not jpeg.in_one_scan(data, header):
         return True
-    end = jpeg_stream.read(data).scans[0].end
-    return bytes(data[end : end + 64]).lstrip(_PASSED_OVER)[:1] == jpeg_stream.EOI[1:]
+    end = jpeg.read(data).scans[0].end
+    return bytes(data[end : end + 64]).lstrip(_PASSED_OVER)[:1] == jpeg.EOI[1:]
 
 
 class Opencv(Backend):
@@ -95,7 +95,7 @@ class Opencv(Backend):
             raise DecodeError("OpenCV ignores errors behind the scan, where there is more data")
         stored = layout == "stored"
         if stored and header.color == "palette":
-            data = bmp.with_grey_palette(data)  # whose colours are the indices
+            data = simple.with_grey_palette(data)  # whose colours are the indices
         elif header.coding == "plain":
             data = bytes(data) + b"\n"  # it wants white space behind the last number
         # Its libpng and libjpeg write to stderr by themselves: OpenCV's log level is no switch.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import io
 import re
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -22,14 +26,13 @@ from PIL import (
     PpmImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
+    _imaging,
     features,
 )
 from PIL import Image as PillowImage
 
-from fastdecode._backends import libtiff
 from fastdecode._backends.base import Backend, Support
-from fastdecode._formats import tiff
-from fastdecode._formats.truncation import NoFallback
+from fastdecode._formats import NoFallback, tiff
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Format, Header, Image, PixelLayout, Reduce
 
@@ -64,7 +67,7 @@ class Pillow(Backend):
             Support(
                 layouts=frozenset({"RGB", "L", "CMYK"}),
                 reduces=frozenset({1, 2, 4, 8}),
-                codings=frozenset({"baseline", "progressive", "arithmetic"}),
+                codings=frozenset({"baseline", "progressive"}),
             ),
             # Lossless JPEG cannot be scaled.
             Support(layouts=frozenset({"RGB", "L", "CMYK"}), codings=frozenset({"lossless"})),
@@ -115,7 +118,7 @@ class Pillow(Backend):
         if header.format != "tiff":
             return self._decode(data, header, reduce, layout)
         # Also where tifffile is installed, the verdict on a plain TIFF is that of Pillow.
-        with libtiff.errors() as told:
+        with _libtiff_errors() as told:
             try:
                 pixels = self._decode(data, header, reduce, layout)
             except MemoryError:
@@ -290,3 +293,56 @@ def _unspread(array: Image, header: Header) -> Image:
         return array
     rounded: Image = (array.astype(np.uint16) * white + 127) // 255
     return rounded.astype(np.uint8)
+
+
+# ---- the errors that libtiff tells, which would go to stderr without the name of a file ----
+
+# libtiff has one handler of errors for the process. The one here keeps the messages of a thread
+# that has asked for them, and leaves all others to the handler that was there. Where Pillow is
+# linked with libtiff statically (on Windows), it cannot be reached: the messages stay on stderr.
+
+_LONGEST = 500
+
+_asked = threading.local()
+
+
+@contextmanager
+def _libtiff_errors() -> Iterator[list[str]]:
+    """Collect the errors that libtiff tells in this thread."""
+    _asked.words = []
+    try:
+        yield _asked.words
+    finally:
+        del _asked.words
+
+
+# The arguments are the name of a function, and what `vprintf` takes: a format and a va_list, which
+# is passed on as a pointer on all systems.
+_Handler = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def _install() -> _Handler | None:  # type: ignore[valid-type]  # a class that ctypes makes
+    try:
+        set_handler = ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler
+        write = ctypes.CDLL(None).vsnprintf
+    except (AttributeError, OSError, TypeError):
+        return None
+    set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
+    write.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p]
+
+    def tell(name: bytes, form: bytes, values: int) -> None:
+        words = getattr(_asked, "words", None)
+        if words is not None:
+            text = ctypes.create_string_buffer(_LONGEST)
+            write(text, _LONGEST, form, values)
+            words.append(f"{(name or b'').decode()}: {text.value.decode(errors='replace')}")
+        elif before:
+            _Handler(before)(name, form, values)
+
+    handler = _Handler(tell)
+    before = set_handler(ctypes.cast(handler, ctypes.c_void_p))
+    atexit.register(set_handler, before)  # this module ends before libtiff does
+    return handler
+
+
+_handler = _install()

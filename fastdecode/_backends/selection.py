@@ -1,19 +1,18 @@
 """Choose the backend for a file, by preference and by what each backend declares.
 
 The order of precedence is ``backend=`` of the call, then `use`, then the environment variable
-``FASTDECODE_BACKEND``, then the default order (`ranking`). ``FASTDECODE_DISABLE=a,b`` excludes
+``FASTDECODE_BACKEND``, then the default order (`DEFAULT`). ``FASTDECODE_DISABLE=a,b`` excludes
 backends from the automatic choice.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdecode._backends import registry
-from fastdecode._backends.ranking import default_order
 from fastdecode._system.process import ForkLock
 from fastdecode.errors import (
     BackendUnavailable,
@@ -25,7 +24,33 @@ from fastdecode.types import Header
 
 if TYPE_CHECKING:
     from fastdecode._backends.base import Backend, Support
-    from fastdecode.types import Mode, PixelLayout, Reduce
+    from fastdecode.types import Format, Mode, PixelLayout, Reduce
+
+# Fastest first on real photos, from bench/results/default_order.json, and decoder_px500.json for
+# `native`. There are two exceptions: PyTorch's decoders come last, because choosing one would
+# import PyTorch into programs that do not need it otherwise; kornia_rs comes after Pillow, and
+# Pillow comes last for JPEG 2000, because they hold the GIL.
+_REDUCING = ("native", "simplejpeg", "turbojpeg", "jpeg4py", "opencv", "pillow")
+DEFAULT: Mapping[tuple[Format, Reduce], tuple[str, ...]] = {
+    ("jpeg", 1): (
+        *("native", "simplejpeg", "turbojpeg", "jpeg4py", "imagecodecs", "opencv", "pillow"),
+        *("kornia_rs", "torchcodec", "torchvision"),
+    ),
+    ("jpeg", 2): _REDUCING,
+    ("jpeg", 4): _REDUCING,
+    ("jpeg", 8): _REDUCING,
+    ("png", 1): ("native", "opencv", "pillow", "torchcodec"),
+    ("webp", 1): ("opencv", "pillow"),
+    ("pnm", 1): ("opencv", "pillow"),
+    ("jpeg2000", 1): ("imagecodecs", "pillow"),
+}
+"""Backends by format and reduction, fastest first. All others follow, in the registry's order."""
+
+
+def default_order(format: Format, reduce: Reduce) -> tuple[str, ...]:
+    """Return the backends for one kind of work; without an entry, those of the full size."""
+    return DEFAULT.get((format, reduce)) or DEFAULT.get((format, 1), ())
+
 
 generation = 0
 """Grows with every `use`, which makes earlier conclusions from the preference invalid."""
@@ -296,7 +321,7 @@ def _layouts(header: Header, mode: Mode) -> tuple[PixelLayout, ...]:
     if mode != "stored" and not _has_eight_bits(header):
         return ()
     if header.format == "jpeg":
-        eight = header.bits == 8 and header.coding != "jpeg-ls"
+        eight = header.bits == 8
         if header.color == "cmyk":
             return ("CMYK",) if eight else ("stored",) if mode == "stored" else ()
         if mode == "stored":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import re
-import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
@@ -16,8 +15,8 @@ import tifffile
 
 from fastdecode import _formats, _pixels
 from fastdecode._backends.base import Backend, Support
-from fastdecode._formats import tiff, truncation
-from fastdecode._formats.jpeg_stream import EOI
+from fastdecode._formats import jpeg, tiff
+from fastdecode._formats.jpeg import EOI
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header, Image, Mode, PixelLayout
 
@@ -25,7 +24,7 @@ from fastdecode.types import Buffer, Coding, Color, Header, Image, Mode, PixelLa
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 _FAX_3, _FAX_4 = 3, 4
-_JPEG, _LERC, _WEBP, _JPEG_XL = 7, 34887, 50001, 50002
+_JPEG = 7
 _ZEROS = bytes(16)
 _MCU = 16  # a JPEG may be filled up to whole blocks
 _REVERSED_BITS = 2  # FillOrder
@@ -45,7 +44,7 @@ class Tifffile(Backend):
     """TIFF. Damage that its codecs do not report is looked for before they decode.
 
     tifffile itself compares the size of each decoded strip and tile with that of the image, which
-    finds damage in LZW and PackBits. Deflate, LZMA, LERC and JPEG XL notice it.
+    finds damage in LZW and PackBits. Deflate and LZMA notice it.
     """
 
     distribution = "tifffile"
@@ -129,71 +128,35 @@ def _palette(page: tifffile.TiffPage, header: Header) -> Image:
 # What the codecs of imagecodecs do not notice by themselves.
 
 
-def _check_kind(part: bytes, page: tifffile.TiffPage, index: int) -> None:
-    """Check that an image in a part is no larger, and of the TIFF's own type.
-
-    Its decoder makes room for all of it, and its samples would be converted without a word.
-    """
-    if page.compression == _LERC:
-        width, height, letter = _lerc(part)
-    else:
-        inner = _formats.probe(part)
-        if words := _formats.oddity(part, inner):
-            raise DecodeError(f"a part of the TIFF has {words}")
-        width, height = inner.width, inner.height
-        number = "f" if inner.sample == "float" else "u"
-        letter = f"{number}{1 if inner.bits <= 8 else 2 if inner.bits <= 16 else 4}"
-    rows, columns = page.decode(None, index, _fullsize=True)[2][1:3]
-    if width >= columns + _MCU or height >= rows + _MCU:
-        raise DecodeError(
-            f"a part of the TIFF, of {columns} x {rows} pixels, holds {width} x {height}"
-        )
-    if np.dtype(letter) != page.dtype:
-        raise DecodeError(f"a part of the TIFF, of {page.dtype}, holds {np.dtype(letter)}")
-
-
-def _lerc(part: bytes) -> tuple[int, int, str]:
-    """Return width, height and the letter of the type from the header of Lerc2."""
-    (version,) = struct.unpack_from("<i", part, 6)
-    at = 14 if version >= 3 else 10  # a checksum comes first
-    height, width, *more = struct.unpack_from("<7i", part, at)
-    kind = more[4 if version >= 4 else 3]  # the number of values per pixel comes first
-    return width, height, "bBhHiIfd"[kind]
-
-
 def _check_jpeg(part: bytes, page: tifffile.TiffPage, index: int) -> None:
     """Check that a JPEG holds all its blocks, as for a JPEG file."""
     tables = page.jpegtables
     data = part if tables is None else part[:2] + tables[2:-2] + part[2:]
-    _check_kind(data, page, index)
     header = _formats.probe(data)
-    data = bytes(truncation.check_jpeg(data, header, strict=True).data)
+    rows, columns = page.decode(None, index, _fullsize=True)[2][1:3]
+    if header.width >= columns + _MCU or header.height >= rows + _MCU:  # room is made for all of it
+        raise DecodeError(
+            f"a part of the TIFF, of {columns} x {rows} pixels, holds {header.width} x "
+            f"{header.height}"
+        )
+    if (
+        np.dtype("u1" if header.bits <= 8 else "u2") != page.dtype
+    ):  # samples are converted without a word
+        raise DecodeError(f"a part of the TIFF, of {page.dtype}, holds {header.bits} bits a sample")
+    data = bytes(jpeg.check_structure(data, header, strict=True).data)
 
-    def decode(again: bytes) -> Image:
-        return np.asarray(imagecodecs.jpeg_decode(again))
+    def decode(again: Buffer) -> Image:
+        return np.asarray(imagecodecs.jpeg_decode(cast("bytes", again)))
 
-    truncation.verify(decode(data), data, header, decode)
+    jpeg.verify(decode(data), data, header, decode)
     if data.endswith(_ZEROS + EOI):
         shorter = data[: -len(_ZEROS + EOI)] + EOI
         try:
-            truncation.verify(decode(shorter), shorter, header, decode)
+            jpeg.verify(decode(shorter), shorter, header, decode)
         except DecodeError:
             return  # they are data
         bare = data[: -len(EOI)].rstrip(b"\0") + EOI
-        truncation.verify(decode(bare), bare, header, decode)  # or they stand in place of data
-
-
-def _check_webp(part: bytes, page: tifffile.TiffPage, index: int) -> None:
-    """Check that zeros in a WebP are data, as for a WebP file."""
-    _check_kind(part, page, index)
-
-    def decode(again: bytes) -> Image:
-        try:
-            return np.asarray(imagecodecs.webp_decode(again))
-        except imagecodecs.WebpError as error:
-            raise DecodeError(str(error)) from error
-
-    truncation.check_webp(decode(part), part, decode)
+        jpeg.verify(decode(bare), bare, header, decode)  # or they stand in place of data
 
 
 def _check_fax(part: bytes, page: tifffile.TiffPage, index: int) -> None:
@@ -251,7 +214,5 @@ _EOL = "000000000001"
 _TWO_DIMENSIONAL, _FILLED = 1, 4  # T4Options
 _CHECKS: dict[int, Callable[[bytes, tifffile.TiffPage, int], None]] = {
     **dict.fromkeys(_FAXES, _check_fax),
-    **dict.fromkeys((_JPEG_XL, _LERC), _check_kind),
-    _WEBP: _check_webp,
     _JPEG: _check_jpeg,
 }

@@ -8,8 +8,7 @@ import numpy as np
 import turbojpeg
 
 from fastdecode._backends.base import JPEG_TURBO_2, JPEG_TURBO_3, Backend, CodecWarning
-from fastdecode._formats.jpeg import with_plain_size
-from fastdecode._formats.jpeg_stream import is_recoverable
+from fastdecode._formats.jpeg import is_recoverable, with_plain_size
 from fastdecode.errors import BackendUnavailable
 from fastdecode.types import Box, Buffer, Header, Image, PixelLayout, Reduce
 

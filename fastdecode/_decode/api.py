@@ -6,9 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fastdecode import _formats, _pixels
-from fastdecode._arguments import check_names, check_options, check_out
+from fastdecode._arguments import as_buffer, as_path, check_names, check_options, check_out
 from fastdecode._backends.selection import Want
-from fastdecode._buffers import as_buffer, as_path
 from fastdecode._decode.engine import DecodeRequest, run
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode._error_policy import with_retry

@@ -277,8 +277,6 @@ class _InCore(NamedTuple):
             choice = selection.first(options.get("backend"), header, want)
             if (choice.name, choice.layout, choice.reduce) != (_NAME, mode, reduce):
                 return None
-            if header.coding == "arithmetic":  # missing data needs further checks
-                return None
             sides = plan.shape(header)
             if out is not None:
                 check_out(out, data, mode, sides)

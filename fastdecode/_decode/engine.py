@@ -1,9 +1,15 @@
-"""Decode one image: call backends in order until one returns all pixels, then convert them."""
+"""Decode one image: call backends in order until one returns all pixels, then convert them.
+
+`stats` counts fallbacks and failures, so that no fallback is silent.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,10 +20,9 @@ from numpy.typing import NDArray
 from fastdecode import _formats
 from fastdecode._backends import registry, selection
 from fastdecode._backends.base import CodecWarning
-from fastdecode._decode.stats import count_failure, count_fallback
-from fastdecode._formats import jpeg_stream, truncation
-from fastdecode._formats.truncation import NoFallback
+from fastdecode._formats import NoFallback, jpeg
 from fastdecode._pixels import apply_orientation, box_reduce, convert, crop, deliver
+from fastdecode._system.process import ForkLock
 from fastdecode.errors import DecodeError, FastDecodeError, ImageTooLarge, UnsupportedFormat
 
 if TYPE_CHECKING:
@@ -66,14 +71,12 @@ def run(request: DecodeRequest) -> Image:
     # marker.
     if header.format == "jpeg" and (
         header.progressive
-        or request.data[-2:] != jpeg_stream.EOI
-        or not jpeg_stream.in_one_scan(request.data, header)
+        or request.data[-2:] != jpeg.EOI
+        or not jpeg.in_one_scan(request.data, header)
     ):
         want = request.want
         try:
-            data, complete, suspect = truncation.check_jpeg(
-                request.data, header, strict=want.strict
-            )
+            data, complete, suspect = jpeg.check_structure(request.data, header, strict=want.strict)
         except _PASSED_ON:
             raise
         except Exception as error:  # damaged bytes between markers may raise anything
@@ -81,7 +84,7 @@ def run(request: DecodeRequest) -> Image:
         want = want._replace(complete=complete)
         request = replace(request, data=data, want=want, suspect=suspect)
     elif header.format != "jpeg":
-        data = truncation.check_container(request.data, header)
+        data = _formats.check_container(request.data, header)
         request = request if data is request.data else replace(request, data=data)
     try:
         choice = selection.first(request.backend, header, request.want)
@@ -165,15 +168,14 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
     """
     if request.header.format == "png" and not choice.support.checks:
         strict = request.want.strict
-        clean = truncation.only_pixels(request.data, request.header, strict=strict)
+        clean = _formats.function("png:only_pixels")(request.data, request.header, strict=strict)
         request = replace(request, data=clean)
     window, size, out, is_reused, is_wanted = _ask(choice, request)
     try:
         image, warned = _call_backend(choice, request, window, out)
         _check_array(image, size, choice.layout, request.header.bits)
-        # A codec that reports warnings warns when it fills pixels in. The arithmetic decoder does
-        # not: past the end of the data it reads zeros for ever.
-        if warned or not choice.support.checks or request.header.coding == "arithmetic":
+        # The checks of the others are here.
+        if warned or not choice.support.checks:
             _check_complete(choice, request, image, window, warned=warned)
         if not is_wanted:
             image = _finish(image, choice, request, window)
@@ -238,8 +240,8 @@ def _call_backend(
             ), warned
         except CodecWarning as warning:
             message = str(warning)
-            missing = jpeg_stream.says_missing_pixels(message)
-            if warned or not (missing or jpeg_stream.is_recoverable(message)):
+            missing = jpeg.says_missing_pixels(message)
+            if warned or not (missing or jpeg.is_recoverable(message)):
                 raise
             if missing or request.want.strict:
                 raise NoFallback(message) from warning
@@ -282,18 +284,16 @@ def _check_complete(
     choice: Choice, request: DecodeRequest, image: Image, window: Box | None, *, warned: bool
 ) -> None:
     """Check that the data held all pixels of a JPEG or WebP, where the codec does not report it."""
-    header = request.header
-    if header.format not in ("jpeg", "webp"):
+    form = request.header.format
+    if form not in ("jpeg", "webp"):
         return
 
-    def decode_again(data: bytes) -> Image:
+    def decode_again(data: Buffer) -> Image:
         want = request.want._replace(strict=False)
         return _call_backend(choice, replace(request, data=data, want=want), window, None)[0]
 
-    if header.format == "webp":
-        truncation.check_webp(image, request.data, decode_again)
-    elif header.coding == "jpeg-ls":
-        truncation.verify_ls(image, request.data, decode_again)
+    if form == "webp":
+        _formats.function("webp:check_zeros")(image, request.data, decode_again)
     else:
         _check_jpeg(choice, request, image, decode_again, warned=warned)
 
@@ -302,76 +302,63 @@ def _check_jpeg(
     choice: Choice,
     request: DecodeRequest,
     image: Image,
-    decode_again: Callable[[bytes], Image],
+    decode_again: Callable[[Buffer], Image],
     *,
     warned: bool,
 ) -> None:
-    header, reports = request.header, choice.support.warnings
+    data, header, reports = request.data, request.header, choice.support.warnings
     # A library may report only its first warning, which need not be the worst.
     if warned or not reports:
-        truncation.check_restarts(request.data)
+        jpeg.check_restarts(data)
     is_odd = not reports and (request.suspect or _may_be_filled_in(image, header))
-    if warned or header.coding == "arithmetic" or (is_odd and not _is_whole_for_others(request)):
+    if warned or (is_odd and not _is_whole(request, data)):
         if request.suspect:  # what a reduction or a mode leaves out may be missing, too
-            decode_again = partial(_decode_all, _able(request).get(choice.name, choice), request)
-            image = decode_again(request.data)
-        truncation.verify(image, request.data, header, decode_again)
-    if jpeg_stream.has_zeros(request.data, header):
+            decode_again = _decoder_of_all(choice, request)
+            image = decode_again(data)
+        jpeg.verify(image, data, header, decode_again)
+    if jpeg.has_zeros(data, header):
         _check_zeros(choice, request)
 
 
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     """Check that zeros do not stand in place of data, if possible with codecs that warn."""
-    able = _able(request)
-    own = able.get(choice.name, choice)
-    reporting = [other for other in able.values() if other.support.warnings]
-    codecs = [own] if own.support.warnings or not reporting else reporting
-    # The zeros between two scans may have been a table, which only a codec that warns would miss.
-    tells = codecs[0].support.warnings or not request.header.progressive
-    for tight in truncation.without_padding(request.data) if tells else ():
-        if any(_is_whole(codec, request, tight) for codec in codecs):
-            ours, bare = (_decode_all(own, request, data) for data in (request.data, tight))
-            if np.array_equal(ours, bare):  # nothing was missing in front of the zeros
-                request = replace(request, data=tight)
-                break
-    for codec in codecs if jpeg_stream.has_zeros(request.data, request.header) else ():
-        decode_again, reports = partial(_decode_all, codec, request), codec.support.warnings
+    data, bare = request.data, jpeg.without_padding(request.data)
+    if _is_whole(request, bare):  # nothing was missing in front of the zeros
+        data = bare
+    if not jpeg.has_zeros(data, request.header):
+        return
+    for judge in _judges(request) or (choice,):
+        decode_all, reports = _decoder_of_all(judge, request), judge.support.warnings
         try:
-            truncation.check_zeros(request.data, request.header, decode_again, reports=reports)
+            jpeg.check_zeros(data, request.header, decode_all, reports=reports)
         except NoFallback:
             raise
         except DecodeError:  # it does not decode the file at all, as the core where it is odd
-            if codec is codecs[-1]:
-                raise
-        else:
-            return
+            continue
+        return
+    raise NoFallback(jpeg.WRONG_ZEROS)
 
 
-def _is_whole_for_others(request: DecodeRequest) -> bool:
-    """Return whether a codec that reports warnings, such as the core, decodes it without any."""
-    reporting = (codec for codec in _able(request).values() if codec.support.warnings)
-    return any(_is_whole(codec, request, request.data) for codec in reporting)
+def _judges(request: DecodeRequest) -> list[Choice]:
+    """Return what decodes all of an image and reports its warnings, such as the core."""
+    able = selection.able(request.header, _all_of(request.want))
+    return [choice for choice in able if choice.support.warnings]
 
 
-def _is_whole(choice: Choice, request: DecodeRequest, data: Buffer) -> bool:
-    """Return whether other data in place of the file's has all pixels, and nothing besides."""
-    reports, header = choice.support.warnings, request.header
-    decode_all = partial(_decode_all, choice, request)
-    try:
-        image = decode_all(data, strict=reports)
-        if not reports or header.coding == "arithmetic":
-            plain = header._replace(
-                coding="baseline"
-            )  # not even zeros that its coder may leave out
-            truncation.verify(image, data, plain, decode_all)
-    except DecodeError:
-        return False
-    return True
+def _is_whole(request: DecodeRequest, data: Buffer) -> bool:
+    """Return whether one that reports warnings decodes data in place of the file's without any."""
+    for judge in _judges(request):
+        with suppress(DecodeError):
+            _decode_all(judge, request, data, strict=True)
+            return True
+    return False
 
 
-def _able(request: DecodeRequest) -> dict[str, Choice]:
-    """Return what decodes all pixels and components of an image, by name."""
-    return {one.name: one for one in selection.able(request.header, _all_of(request.want))}
+def _decoder_of_all(choice: Choice, request: DecodeRequest) -> Callable[[Buffer], Image]:
+    """Return how a backend decodes all pixels and components of other data."""
+    able = selection.able(request.header, _all_of(request.want))
+    own = next((one for one in able if one.name == choice.name), choice)
+    return partial(_decode_all, own, request)
 
 
 def _all_of(want: Want) -> Want:
@@ -393,7 +380,7 @@ def _may_be_filled_in(image: Image, header: Header) -> bool:
         header.progressive
         or header.coding == "lossless"
         or header.bits > _BITS
-        or truncation.looks_filled_in(image)
+        or jpeg.looks_filled_in(image)
     )
 
 
@@ -422,3 +409,88 @@ def borrow_memory(shape: tuple[int, ...]) -> NDArray[np.uint8]:
         # Reserve a little more, so slowly growing images do not each allocate again.
         _memory.buffer = np.empty(min(_MAX_REUSED, needed + needed // 4), np.uint8)
     return _memory.buffer[:needed].reshape(shape)
+
+
+# ---- counts ----
+
+_RECENT = 20
+_lock = ForkLock()
+_fallbacks: Counter[tuple[str, str]] = Counter()
+_failures: Counter[str] = Counter()
+_recent: deque[str] = deque(maxlen=_RECENT)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counts of fallbacks and failures in this process.
+
+    Attributes
+    ----------
+    fallbacks : Mapping[tuple[str, str], int]
+        By ``(refused, decoded)``: images that the first backend refused and the second decoded.
+    failures : Mapping[str, int]
+        Images that no backend decoded, by the backend that was tried first.
+    recent : tuple of str
+        The last 20 refusals in words, oldest first.
+
+    Examples
+    --------
+    >>> from fastdecode import DecodeError, decode, stats
+    >>> before = stats(reset=True)
+    >>> try:
+    ...     decode(data[:5000])
+    ... except DecodeError:
+    ...     sum(stats().failures.values())
+    1
+    """
+
+    fallbacks: Mapping[tuple[str, str], int]
+    failures: Mapping[str, int]
+    recent: tuple[str, ...]
+
+
+def stats(*, reset: bool = False) -> Stats:
+    """Return how often this process fell back to another backend, and why.
+
+    Parameters
+    ----------
+    reset : bool
+        Set the counts to zero afterwards.
+
+    Returns
+    -------
+    Stats
+        A copy, which does not change any more.
+
+    Examples
+    --------
+    >>> from fastdecode import decode, stats
+    >>> before = stats(reset=True)
+    >>> image = decode(data)
+    >>> stats().fallbacks  # no backend refused the image
+    {}
+    """
+    if not isinstance(reset, bool):
+        raise TypeError(f"reset must be True or False, not {reset!r}")
+    with _lock:
+        result = Stats(dict(_fallbacks), dict(_failures), tuple(_recent))
+        if reset:
+            _fallbacks.clear()
+            _failures.clear()
+            _recent.clear()
+    return result
+
+
+def count_fallback(refused: Mapping[str, str], decoded: str) -> None:
+    """Count an image that `decoded` decoded after other backends refused it, with their reasons."""
+    with _lock:
+        for name, reason in refused.items():
+            _fallbacks[name, decoded] += 1
+            _recent.append(f"{name}: {reason}")
+
+
+def count_failure(refused: Mapping[str, str]) -> None:
+    """Count an image that no backend decoded."""
+    with _lock:
+        _failures[next(iter(refused), "")] += 1
+        _recent.extend(f"{name}: {reason}" for name, reason in refused.items())

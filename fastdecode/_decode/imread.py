@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from fastdecode import _formats
-from fastdecode._buffers import as_path
+from fastdecode._arguments import as_path
 from fastdecode._decode.api import decode, read_file
 from fastdecode._error_policy import is_item_error
 from fastdecode.errors import DecodeError, FastDecodeError, begin_with

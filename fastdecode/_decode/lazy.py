@@ -13,6 +13,7 @@ import copyreg
 import io
 import itertools
 import os
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
@@ -22,15 +23,18 @@ from PIL import Image as PillowImage
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
-from fastdecode import _pixels
-from fastdecode._buffers import as_buffer, without_row
+from fastdecode import _formats, _pixels
+from fastdecode._arguments import as_buffer, without_row
+from fastdecode._decode.api import decode
+from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode._decode.resizing import HUFFMAN_SOFS, PNG_SOF, FloatBox, core_may_decode
-from fastdecode._formats.jpeg_stream import EOI
+from fastdecode._formats.jpeg import EOI
 from fastdecode.errors import begin_with
 from fastdecode.native import _library
 
 if TYPE_CHECKING:
-    from fastdecode.types import Box, Image, PixelLayout
+    from fastdecode._decode.api import Data
+    from fastdecode.types import Box, Buffer, Header, Image, PixelLayout
 
 _open_with_pillow = PillowImage.open  # before somebody puts `open` in its place
 _Size = tuple[int, int]  # (width, height), as everything that Pillow calls a size
@@ -541,14 +545,6 @@ def _replayed(file: _EncodedFile, steps: _Calls) -> Any:
     return image.im
 
 
-def with_pixels(image: PillowImage.Image) -> PillowImage.Image:
-    """Return an image that nobody else has yet, decoded, and of Pillow's own class."""
-    image.load()
-    if isinstance(image, LazyImage):
-        image.__class__ = image._plain
-    return image
-
-
 def remember_rgb(
     opened: PillowImage.Image, decode: Callable[[], PillowImage.Image]
 ) -> PillowImage.Image | None:
@@ -675,3 +671,78 @@ def open(fp: Any, mode: Literal["r"] = "r", formats: Any = None) -> PillowImage.
         elif type(image) is PngImageFile and image._close_exclusive_fp_after_loading:
             image.__class__ = _LazyPng  # it has one frame
     return image
+
+
+# ---- images for code that wants those of Pillow, with `info` ----
+
+
+def open_rgb(
+    data: Data,
+    *,
+    orient: bool = False,
+    max_pixels: int | None = DEFAULT_MAX_PIXELS,
+    backend: str | None = None,
+) -> PillowImage.Image:
+    """Return what ``Image.open(...).convert("RGB")`` returns, of a file with all its pixels.
+
+    A JPEG or PNG remembers what is done to it, as an image of `fastdecode.open`. The options are
+    those of `decode`, and so are the errors, also those of pixels that are decoded later.
+    """
+    buffer = as_buffer(data, function="open_rgb")
+    header = _formats.probe(buffer)
+    plan_decode(header, max_pixels=max_pixels)
+    turns = orient and header.orientation != 1
+    how: dict[str, Any] = {"orient": orient, "max_pixels": max_pixels, "backend": backend}
+
+    def decoded() -> PillowImage.Image:
+        return PillowImage.fromarray(decode(buffer, **how))
+
+    if header.format in ("jpeg", "png") and not turns and core_may_decode(backend):
+        opened = _opened(buffer, header)
+        image = None if opened is None else remember_rgb(opened, decoded)
+        if image is not None:
+            return image
+    image = decoded()
+    image.info = info_of(buffer, header)
+    return image
+
+
+def info_of(data: Data, header: Header | None = None) -> dict[Any, Any]:
+    """Return Pillow's `info` of a file as an RGB image; empty if Pillow does not open it."""
+    buffer = as_buffer(data, function="info_of")
+    opened = _opened(buffer, header or _formats.probe(buffer))
+    if opened is None:
+        return {}
+    if opened.mode != "RGB" and "transparency" in opened.info:
+        with warnings.catch_warnings():  # such as that it cannot be kept
+            warnings.simplefilter("ignore")
+            return dict(opened.convert("RGB").info)
+    return dict(opened.info)
+
+
+def with_pixels(made: Any) -> Any:
+    """Return what was made of an image, after decoding what is still to be decoded of it.
+
+    So its errors are raised here, where somebody knows of which file they are.
+    """
+    if isinstance(made, PillowImage.Image):
+        made.load()
+        if isinstance(made, LazyImage):
+            made.__class__ = made._plain  # nobody else has it yet
+    elif isinstance(made, (list, tuple)):
+        for one in made:
+            with_pixels(one)
+    elif isinstance(made, dict):
+        for one in made.values():
+            with_pixels(one)
+    return made
+
+
+def _opened(data: Buffer, header: Header) -> PillowImage.Image | None:
+    most = PillowImage.MAX_IMAGE_PIXELS
+    if most is not None and header.width * header.height > most:
+        return None  # Pillow would warn
+    try:
+        return open(io.BytesIO(data))
+    except Exception:  # of any kind: fastdecode reads more than Pillow does
+        return None

@@ -82,9 +82,7 @@ def core_may_decode(backend: str | None) -> bool:
 def core_can_decode(header: Any, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> Any:
     """Return whether the core decodes an image, or each of an array of them, as the others would.
 
-    Other backends decode JPEGs of CMYK, without an end marker, or with arithmetic coding, whose
-    decoder cannot run out of data, so that missing data needs further checks. The core itself
-    leaves unusual PNGs to them.
+    Other backends decode JPEGs of CMYK, or without an end marker, and unusual PNGs.
     """
     sof, components = header.sof, header.components
     jpeg = (

@@ -1,23 +1,25 @@
 """`sniff` and `probe`: tell the format of a file and read its header, without decoding it.
 
-There is one module per format. Its ``parse(data)`` reads the header, and may raise `IndexError` or
-`struct.error` if the data is truncated. `jpeg_stream` tells what follows the
-header of a JPEG.
+The parser of a format, a function of the data, reads the header, and may raise `IndexError` or
+`struct.error` if the data is truncated.
 """
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias
+from typing import Any
 
 from fastdecode.errors import DecodeError, FastDecodeError, UnsupportedFormat
 from fastdecode.types import FORMATS, Buffer, Format, Header
 
-_Parser: TypeAlias = Callable[[Buffer], Header]
-
+_PARSERS: dict[Format, str] = {
+    **{form: f"{form}:parse" for form in ("jpeg", "png", "webp", "tiff", "jpeg2000", "jxl")},
+    **{form: f"simple:parse_{form}" for form in ("gif", "bmp", "pnm")},
+    **{form: f"heif:parse_{form}" for form in ("avif", "heic")},
+}
 _TIFF = tuple(
     order + magic
     for order in (b"II", b"MM")
@@ -64,7 +66,20 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF", "HDF5", "h5py"),
     (b"\xd7\xcd\xc6\x9a", "WMF", "Pillow on Windows"),
 )
+_MISSING = {
+    "tiff": "tiff:missing",
+    "avif": "heif:missing",
+    "heic": "heif:missing",
+    **{form: f"simple:missing_in_{form}" for form in ("bmp", "pnm")},
+}
+"""The functions that say what a file lacks, by format."""
+_EXCESS = {form: f"{form}:excess" for form in ("png", "jpeg2000", "tiff")}
+"""The functions that say what is too much of a file."""
 _TGA_END = b"TRUEVISION-XFILE.\0"
+
+
+class NoFallback(DecodeError):
+    """An error that no other backend can avoid: pixels are missing, or `strict` refuses it."""
 
 
 def sniff(data: Buffer) -> Format | None:
@@ -85,9 +100,9 @@ def sniff(data: Buffer) -> Format | None:
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "webp"
     if start[4:8] == b"ftyp":
-        from fastdecode._formats import boxes
+        from fastdecode._formats import heif
 
-        return boxes.sniff(data)
+        return heif.sniff(data)
     return None
 
 
@@ -103,7 +118,7 @@ def probe(data: Buffer) -> Header:
     if name is None:
         raise _unsupported(data)
     try:
-        return _parser(name)(data)
+        header: Header = function(_PARSERS[name])(data)
     except (FastDecodeError, MemoryError):
         raise
     except (IndexError, OverflowError, struct.error):
@@ -112,14 +127,36 @@ def probe(data: Buffer) -> Header:
     except Exception as error:  # a header may contain anything: no other error leaves this package
         words = f"the {name.upper()} header, of {len(data)} bytes: {type(error).__name__}: {error}"
         raise DecodeError(words) from error
+    return header
 
 
 def oddity(data: Buffer, header: Header) -> str:
     """Return in words why no backend reads a file, as far as its header does not say it."""
     if header.coding != "other" or header.format not in ("tiff", "jxl"):
         return ""
-    words: str = importlib.import_module(f"fastdecode._formats.{header.format}").oddity(data)
+    words: str = function(f"{header.format}:oddity")(data)
     return words
+
+
+def check_container(data: Buffer, header: Header) -> Buffer:
+    """Check that a file is as long as its tables say, where decoders do not check it.
+
+    TIFF, AVIF, HEIC, BMP and PNM need this. The other formats are read in order, so their
+    decoders notice missing data. A few bytes of PNG, JPEG 2000 or TIFF may cost a decoder seconds.
+    Return what to decode.
+    """
+    form = header.format
+    if form in _EXCESS and (words := function(_EXCESS[form])(data, header)):
+        raise DecodeError(f"{words}: refused as hostile")
+    if form not in _MISSING:
+        return data
+    try:
+        words = function(_MISSING[form])(data, header)
+        if not words:
+            return function("tiff:without_padding")(data) if form == "tiff" else data
+    except (IndexError, OverflowError, struct.error):
+        words = f"the tables of its parts are truncated ({len(data)} bytes)"
+    raise DecodeError(f"pixels are missing: {words}")
 
 
 def _unsupported(data: Buffer) -> UnsupportedFormat:
@@ -139,7 +176,7 @@ def _unsupported(data: Buffer) -> UnsupportedFormat:
 
 
 @cache
-def _parser(name: Format) -> _Parser:
-    """Import a format's module on first use, and return its `parse`."""
-    parse: _Parser = importlib.import_module(f"fastdecode._formats.{name}").parse
-    return parse
+def function(place: str) -> Callable[..., Any]:
+    """Return a function of a module of this package, which is imported on first use."""
+    found: Callable[..., Any] = pkgutil.resolve_name(f"fastdecode._formats.{place}")
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from fastdecode._formats.boxes import Box, boxes, find
+from fastdecode._formats.heif import Box, boxes, find
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from fastdecode._formats.boxes import boxes
+from fastdecode._formats.heif import boxes
 from fastdecode.errors import DecodeError
 from fastdecode.types import Buffer, Coding, Color, Header, Sample
 

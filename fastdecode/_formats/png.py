@@ -8,8 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from fastdecode._formats import exif
-from fastdecode.errors import DecodeError
+from fastdecode._formats import NoFallback, exif
 from fastdecode.native._library import COLORS, header
 from fastdecode.types import Buffer, Header
 
@@ -65,11 +64,11 @@ def excess(data: Buffer, header: Header) -> str:
     return f"there are {compressed} compressed bytes for {header.width}x{header.height} pixels"
 
 
-def only_pixels(data: Buffer, header: Header) -> tuple[bytes, str]:
-    """Return a PNG of only the chunks that hold pixels, and what is damaged or odd in the others.
+def only_pixels(data: Buffer, header: Header, *, strict: bool) -> bytes:
+    """Return a PNG of only the chunks that hold pixels; with `strict`, all others must be right.
 
     Libraries differ in which damage they accept, in which mode, and even in which metadata. So
-    they get a file in which all is right, or none: this raises a `DecodeError` if IHDR, PLTE, tRNS,
+    they get a file in which all is right, or none: this raises `NoFallback` if IHDR, PLTE, tRNS,
     or the compressed data is not whole. Its own checksum shows that, whatever those of its chunks
     say. This costs about half as much as decoding.
     """
@@ -89,10 +88,10 @@ def only_pixels(data: Buffer, header: Header) -> tuple[bytes, str]:
                 odd = f"the {kind!r} chunk after the pixels is damaged, or out of place"
         elif kind in (b"IHDR", b"PLTE", b"tRNS") and _holds_pixels(kind, header):
             if not whole or kind in kept:
-                raise DecodeError(f"the PNG's {kind!r} chunk is damaged, or there are two")
+                raise NoFallback(f"the PNG's {kind!r} chunk is damaged, or there are two")
             kept[kind] = bytes(view[begin:end])
         elif not _NAME.fullmatch(kind) or (kind[0] < ord("a") and kind != b"PLTE"):
-            raise DecodeError(f"the PNG's {kind!r} chunk is unknown, or out of place")
+            raise NoFallback(f"the PNG's {kind!r} chunk is unknown, or out of place")
         elif not whole:
             odd = f"the PNG's {kind!r} chunk is damaged"
     if kind != b"IEND":
@@ -100,9 +99,11 @@ def only_pixels(data: Buffer, header: Header) -> tuple[bytes, str]:
     chunks = _checked(kept, header)
     missing = _missing(pixels, header)
     if missing:
-        raise DecodeError(f"pixels are missing: {missing}")
+        raise NoFallback(f"pixels are missing: {missing}")
+    if strict and odd:
+        raise NoFallback(odd)
     chunks += [*((b"IDAT", part) for part in pixels), (b"IEND", b"")]
-    return b"".join((_SIGNATURE, *(part for chunk in chunks for part in _chunk(*chunk)))), odd
+    return b"".join((_SIGNATURE, *(part for chunk in chunks for part in _chunk(*chunk))))
 
 
 def _holds_pixels(kind: bytes, header: Header) -> bool:
@@ -119,13 +120,13 @@ def _checked(kept: dict[bytes, bytes], header: Header) -> list[tuple[bytes, Buff
     if header.color == "palette":
         palette = kept.get(b"PLTE", b"")
         if len(palette) % 3 or not 0 < len(palette) <= 3 * _MOST_COLOURS:
-            raise DecodeError(f"the PNG's palette has {len(palette)} bytes")
+            raise NoFallback(f"the PNG's palette has {len(palette)} bytes")
         chunks.append((b"PLTE", palette))
         key = key and key[: len(palette) // 3]
     elif key is not None:
         size = _KEY_BYTES[header.color, header.channels]
         if len(key) < size:
-            raise DecodeError(f"the PNG's tRNS chunk has {len(key)} of {size} bytes")
+            raise NoFallback(f"the PNG's tRNS chunk has {len(key)} of {size} bytes")
         high, low = divmod((1 << header.bits) - 1, 256)  # the other bits do not count
         key = bytes(value & (low if at % 2 else high) for at, value in enumerate(key[:size]))
     if key:

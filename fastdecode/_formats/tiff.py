@@ -29,17 +29,17 @@ _WANTED = frozenset({
 # The tags that decoders need for the pixels. XMP may contain the orientation.
 _TELLING = _WANTED | frozenset({
     _XMP, 292, 293, 320, 332,  # fax options, colour map, inks
-    347, *range(512, 522), 529, 530, 531, 532, 50674,  # JPEG, new and old; YCbCr; LERC
+    347, *range(512, 522), 529, 530, 531, 532,  # JPEG, new and old; YCbCr
 })  # fmt: skip
 
 _PLAIN = frozenset({1, 5, 8, 32773, 32946})  # uncompressed, LZW, Deflate, PackBits, Deflate
 # How all else is coded. Left out are codecs whose decoders do not notice damage (JPEG 2000, JPEG
-# XR), or do not exist. 32771 is CCITT in words; 34887 LERC; 34925 LZMA; 50000 Zstandard; 50001
-# WebP; 50002 JPEG XL.
+# XR, WebP), that few files have (LERC, JPEG XL), or that do not exist. 34925 is LZMA; 50000 is
+# Zstandard.
 _CODINGS: dict[int, Coding] = {
     **dict.fromkeys((2, 3, 4), "fax"),
     7: "jpeg",
-    **dict.fromkeys((*_PLAIN, 34887, 34925, 50000, 50001, 50002), "packed"),
+    **dict.fromkeys((*_PLAIN, 34925, 50000), "packed"),
 }
 _UNCOMPRESSED, _LZW, _OLD_JPEG, _JPEG, _PACK_BITS, _ZSTD = 1, 5, 6, 7, 32773, 50000
 _DEFLATE = frozenset({8, 32946})

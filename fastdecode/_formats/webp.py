@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
-from fastdecode._formats import exif
+from fastdecode._formats import NoFallback, exif
+from fastdecode._formats.jpeg import ENDINGS, LEFT_OVER, changes
 from fastdecode.errors import DecodeError
-from fastdecode.types import Buffer, Color, Header
+from fastdecode.types import Buffer, Color, Header, Image
 
 _CHUNK = struct.Struct("<4sI")
 _FIRST = 12  # after "RIFF", the size and "WEBP"
@@ -14,6 +16,10 @@ _ANIMATION, _ALPHA = 0x02, 0x10
 _METADATA = {b"EXIF": 0x08, b"XMP ": 0x04}  # and the flag that announces it
 _FRAME_HEADER = 16  # bytes of an ANMF chunk before its own chunks
 _MAX_CHUNKS = 1024
+_FEWEST_ZEROS = 16
+# Bytes at the end of the data, of which some are not needed: of lossless data two at most.
+_LAST, _LAST_LOSSLESS = 8, 3
+_FLUSHED = 2  # bytes with which its coder may end, which may be zeros
 
 
 def parse(data: Buffer) -> Header:
@@ -88,7 +94,7 @@ def _extended(data: Buffer, start: int) -> Header:
     )
 
 
-def coded(data: Buffer) -> tuple[int, int]:
+def _coded(data: Buffer) -> tuple[int, int]:
     """Return where the compressed data of the first image begins and ends; 0 and 0 if not found."""
     pos = _FIRST
     for _ in range(_MAX_CHUNKS):
@@ -101,9 +107,33 @@ def coded(data: Buffer) -> tuple[int, int]:
     return 0, 0
 
 
-def is_lossless(data: Buffer, start: int) -> bool:
-    """Return whether the data that begins at `start`, from `coded`, is lossless."""
+def _is_lossless(data: Buffer, start: int) -> bool:
+    """Return whether the data that begins at `start`, from `_coded`, is lossless."""
     return data[start - 8 : start - 4] == b"VP8L"
+
+
+def check_zeros(image: Image, data: Buffer, decode_again: Callable[[Buffer], Image]) -> None:
+    """Check that zeros in a WebP are data, as those of a JPEG.
+
+    Its coder may write flat areas as zeros, too, but ends where they do.
+    """
+    start, end = _coded(data)
+    coded, many = bytes(data[start:end]), bytes(_FEWEST_ZEROS)
+    if many not in coded:
+        return
+    needed = coded.rstrip(b"\0")
+    if many not in needed:  # but behind it, where they may be more than the pixels need
+        spare = end - start - len(needed) - _FLUSHED
+        others = ((ending * spare)[:spare] for ending in ENDINGS)
+        longer = (b"".join((data[: end - spare], other, data[end:])) for other in others)
+        if not any(changes(image, decode_again, other) for other in longer):
+            return
+    last = _LAST_LOSSLESS if _is_lossless(data, start) else _LAST
+    for ending in ENDINGS:
+        other = b"".join((data[: end - last], ending[:last], data[end:]))
+        if changes(image, decode_again, other):
+            return
+    raise NoFallback(LEFT_OVER)
 
 
 def _is_lossless_frame(data: Buffer, start: int) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastdecode._backends import registry, selection
-from fastdecode._backends.ranking import default_order
+from fastdecode._backends.selection import default_order
 from fastdecode._system import files as _files
 from fastdecode.cli.terminal import INTERRUPTED, Parser, progress, say, seconds
 from fastdecode.errors import BackendUnavailable, UnknownBackend, visible

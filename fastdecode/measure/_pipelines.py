@@ -8,9 +8,8 @@ orientation. All need PyTorch.
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -23,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from fastdecode.torch import DecodeDataset
 from fastdecode.torch import Loader as OwnLoader
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
+from fastdecode.torch.transforms._random_crop import TorchDraws
 
 if TYPE_CHECKING:
     from fastdecode.measure._collection import Photo
@@ -84,24 +84,6 @@ class Decoded(Dataset[tuple[Any, int]]):
         return self._make(_data(source)), label
 
 
-def draw_random_box(
-    height: int, width: int, generator: torch.Generator | None = None
-) -> tuple[int, int, int, int]:
-    """Draw a box (left, top, right, bottom) in pixels, as torchvision's RandomResizedCrop does."""
-    low, high = torch.log(torch.tensor(RATIO)).tolist()
-    for _ in range(10):
-        area = height * width * torch.empty(1).uniform_(*SCALE, generator=generator).item()
-        ratio = torch.empty(1).uniform_(low, high, generator=generator).exp().item()
-        columns, rows = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < columns <= width and 0 < rows <= height:
-            top = int(torch.randint(0, height - rows + 1, (1,), generator=generator))
-            left = int(torch.randint(0, width - columns + 1, (1,), generator=generator))
-            return left, top, left + columns, top + rows
-    columns, rows = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
-    left, top = (width - columns) // 2, (height - rows) // 2
-    return left, top, left + columns, top + rows
-
-
 def open_with_pillow(data: Any) -> Image.Image:
     """Decode a path or bytes with Pillow."""
     with Image.open(data if isinstance(data, str) else BytesIO(data)) as file:
@@ -111,7 +93,7 @@ def open_with_pillow(data: Any) -> Image.Image:
 
 def crop_with_pillow(image: Image.Image, size: int) -> Image.Image:
     """Crop at random, resize, and flip with probability 0.5."""
-    box = draw_random_box(image.height, image.width)
+    box = TorchDraws().box(*image.size, SCALE, RATIO)
     image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
     if torch.rand(1) < 0.5:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -161,17 +143,6 @@ def _own_loader(setup: Setup, **device: Any) -> Any:
     return OwnLoader(dataset, setup.batch, shuffle=True, threads=setup.workers, **device)
 
 
-class OnDevice:
-    """`Loader` with batches that a CUDA device decodes."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._loader = _own_loader(setup, device="cuda", decode="gpu")
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._loader
-        torch.cuda.synchronize()  # the epoch ends when the last batch is there
-
-
 def _pillow_sample(size: int, data: Any) -> torch.Tensor:
     """Decode the whole image, crop and resize it with Pillow: the baseline."""
     return normalise(crop_with_pillow(open_with_pillow(data), size))
@@ -197,7 +168,7 @@ def _torchvision_loader(setup: Setup) -> Any:
 
 MAKERS: dict[Pipeline, Callable[[Setup], Iterable[Any]]] = {
     "fastdecode": _own_loader,
-    "device": OnDevice,
+    "device": partial(_own_loader, device="cuda", decode="gpu"),
     "pillow": _pillow_loader,
     "torchvision": _torchvision_loader,
 }

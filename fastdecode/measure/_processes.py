@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -227,6 +228,7 @@ class Trainer:
         self._block: Sequence[int] = ()
         self._loader: Iterable[Any] = ()
         importlib.import_module("fastdecode.measure._pipelines")  # all processes import in parallel
+        self._torch: Any = sys.modules["torch"]
 
     def time(self, block: Sequence[int]) -> BlockTimes:
         """Time an epoch of a block, from the request for the first batch to the last batch."""
@@ -237,6 +239,8 @@ class Trainer:
             cpu, start = cpu_seconds(this), time.perf_counter()
             for batch, _ in self._loader:
                 images += len(batch)
+            if self._task.backend == "device":
+                self._torch.cuda.synchronize()  # the epoch ends when the last batch is there
             wall = time.perf_counter() - start
             cpu = cpu_seconds(this) - cpu
         if images != len(block):

@@ -60,8 +60,9 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
     40
     >>> part = decode(again, region=(100, 300, 324, 400))  # starts to read at row 288
     """
-    from fastdecode._buffers import as_buffer
-    from fastdecode._formats import jpeg_stream, probe
+    from fastdecode._arguments import as_buffer
+    from fastdecode._formats import jpeg as structure
+    from fastdecode._formats import probe
     from fastdecode.errors import DecodeError
     from fastdecode.native import _library
 
@@ -75,7 +76,7 @@ def add_restart_markers(jpeg: Any, *, max_pixels: int | None = 178_956_970) -> b
         status = lib.fd_add_restart_markers(data, len(data), limits, out, size)
     if status != lib.FD_OK:
         header = probe(given)
-        if header.format == "jpeg" and not jpeg_stream.read(given).ended:
+        if header.format == "jpeg" and not structure.read(given).ended:
             raise DecodeError("the JPEG is truncated: it has no end marker (EOI)")
         words = "it is no JPEG that the core decodes: unusual, or damaged"
         if status == lib.FD_TOO_LARGE:

@@ -38,15 +38,14 @@ bytes, or OpenCV's INTER_LINEAR and INTER_AREA; in the order of ``fd_resize_filt
 Unit: TypeAlias = Literal["pixels", "width", "height"]
 Padding: TypeAlias = Literal["constant", "edge", "reflect", "symmetric"]
 Noise: TypeAlias = Literal["none", "channel", "pixel"]
-Library: TypeAlias = Literal["pillow", "torchvision", "opencv", "floats"]
+Library: TypeAlias = Literal["pillow", "torchvision", "opencv"]
 
 
 class Operation(NamedTuple):
     """An augmentation with its numbers; ``fd_operation`` says what they mean.
 
     `library` says whose result it gives: Pillow's, that of torchvision's function for tensors,
-    which `blends` the fill with pixels that are partly outside, or leaves them darker; that of
-    OpenCV's for bytes; or that of torchvision's for floats.
+    which `blends` the fill with pixels that are partly outside, or leaves them darker; or OpenCV's.
     """
 
     kind: Kind

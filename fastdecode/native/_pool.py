@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fastdecode._buffers import as_buffer, without_row
+from fastdecode._arguments import as_buffer, without_row
 from fastdecode.errors import ThreadsUnavailable
 from fastdecode.native._library import CoreResize, ffi, lib
 

@@ -226,10 +226,8 @@ typedef enum {
     FD_ELASTIC
 } fd_operation_kind;
 
-/* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, those of
- * OpenCV's for bytes, or torchvision's for tensors of floats: FD_BRIGHTNESS to FD_HUE, FD_GREY and
- * FD_INVERT alone. */
-typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV, FD_FLOATS } fd_library;
+/* Whose results an operation gives: Pillow's, those of torchvision's functions for tensors, or OpenCV's. */
+typedef enum { FD_PILLOW = 0, FD_TORCHVISION, FD_OPENCV } fd_library;
 
 /* What FD_ERASE writes: `level`, or normal numbers for each channel or value. */
 typedef enum { FD_NOISE_NONE = 0, FD_NOISE_CHANNEL, FD_NOISE_PIXEL } fd_noise;
@@ -252,10 +250,8 @@ typedef struct {
      * kind of that name or those in the comment. A flag is 0 or 1. */
     union {
         double value[FD_VALUES];
-        struct {
-            double amount; /* the factor; of FD_HUE the shift, -0.5 to 0.5 of the circle */
-            double factor[3], summand[3]; /* of FD_FLOATS: how levels become floats */
-        } colour; /* FD_BRIGHTNESS to FD_INVERT */
+        double
+            amount; /* FD_BRIGHTNESS to FD_SHARPNESS: the factor; of FD_HUE the shift, -0.5 to 0.5 of the circle */
         double threshold; /* FD_SOLARIZE: the smallest value to invert */
         double lift; /* FD_SOLARIZE_ADD: what is added to values below 128 */
         double bits; /* FD_POSTERIZE: how many to keep, 0 to 8 */

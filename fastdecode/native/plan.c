@@ -85,8 +85,6 @@ static int crop_border(fd_operation *pad, fd_operation *crop, int32_t width, int
  * same. */
 static int comes_before(fd_operation *crop, fd_operation *operation, int32_t width,
                         int32_t height) {
-    if (operation->library == FD_FLOATS)
-        return 0; /* those that follow each other are rounded once */
     switch (operation->kind) {
     case FD_BRIGHTNESS: /* this and the next ones change each pixel by itself */
     case FD_SATURATION:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from fastdecode._buffers import as_buffer
+from fastdecode._arguments import as_buffer
 from fastdecode._error_policy import ITEM_ERRORS, mark_fatal
 from fastdecode._system.files import folder_locked, sync_file, sync_folder
 from fastdecode.errors import StoreError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from fastdecode.types import Buffer
-
 
 _LONGEST_NAME = 255
 """Limit of the usual file systems, in bytes (NAME_MAX of POSIX on Linux and macOS)."""

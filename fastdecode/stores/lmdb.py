@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -33,12 +31,7 @@ _BATCH = 16 << 20
 
 _FIRST_MAP = 64 << 20
 _MAX_ITEMS = 10**8
-_MARGIN = 256 << 10  # bytes that the pages of the tree may need in addition to the items
 _MAX_VALUE = (1 << 32) - 1
-_NOT_THERE = tuple(
-    getattr(errno, name) for name in ("EINVAL", "ENOSYS", "EOPNOTSUPP") if hasattr(errno, name)
-)
-"""Errors of file systems that cannot reserve disk space."""
 
 
 class LmdbStore(IndexedStore):
@@ -240,7 +233,6 @@ class LmdbWriter(Writer):
             )
         except lmdb.Error as error:
             raise OSError(f"{self.location} cannot be written: {error}") from error
-        self._page_size = int(self._lmdb.stat()["psize"])
 
     def _append(self, key: str, data: memoryview, target: Any) -> None:
         if len(self._builder) == _MAX_ITEMS:
@@ -260,7 +252,6 @@ class LmdbWriter(Writer):
     def _commit(self) -> None:
         """Write the waiting items; enlarge the map until they fit."""
         while self._waiting:
-            self._reserve()
             try:
                 with self._lmdb.begin(write=True) as transaction:
                     for key, value in self._waiting:
@@ -271,17 +262,10 @@ class LmdbWriter(Writer):
                 self._map *= 2
                 self._lmdb.set_mapsize(self._map)
             except lmdb.Error as error:
-                raise OSError(f"{self.location} cannot be written: {error}") from error
-
-    def _reserve(self) -> None:
-        """Reserve disk space first: LMDB's error does not say that the disk is full."""
-        page = self._page_size
-        needed = self._waiting_bytes + 2 * page * len(self._waiting) + _MARGIN
-        _reserve_space(self._partial, self._used(), needed)
-
-    def _used(self) -> int:
-        """Return the end of the last page, in bytes."""
-        return (int(self._lmdb.info()["last_pgno"]) + 1) * self._page_size
+                # LMDB says of a full disk only that there was an error.
+                raise OSError(
+                    f"{self.location} cannot be written: is the disk full? ({error})"
+                ) from error
 
     def _finish(self) -> None:
         self._commit()
@@ -290,9 +274,9 @@ class LmdbWriter(Writer):
             raise ValueError(f"{self.location}: too many items: divide them into several stores")
         self._put(INDEX, index)
         self._commit()
-        used = self._used()
+        size = (int(self._lmdb.info()["last_pgno"]) + 1) * int(self._lmdb.stat()["psize"])
         self._release()
-        os.truncate(self._partial, used)
+        os.truncate(self._partial, size)
 
     def _release(self) -> None:
         self._lmdb.close()
@@ -301,22 +285,3 @@ class LmdbWriter(Writer):
 def item_key(index: int) -> bytes:
     """Return the key of an item. The keys sort in the order of the items."""
     return b"%08d" % index
-
-
-def _reserve_space(path: Path, start: int, size: int) -> None:
-    """Reserve disk space for a part of a file, for libraries that crash when the disk is full.
-
-    The file may grow to the end of that part.
-    """
-    if hasattr(os, "posix_fallocate"):
-        with path.open("rb+") as file:
-            try:
-                os.posix_fallocate(file.fileno(), start, size)
-            except OSError as error:
-                if error.errno not in _NOT_THERE:
-                    raise
-            else:
-                return
-    # Not a reservation, but all that can be checked: another process may fill the disk meanwhile.
-    if shutil.disk_usage(path.parent).free < size:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

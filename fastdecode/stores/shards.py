@@ -27,6 +27,7 @@ from fastdecode.types import Buffer
 _T = TypeVar("_T")
 _AT_ONCE = 16
 """Most requests that ask for indexes at the same time."""
+
 MANIFEST = ".json"
 """The suffix of a manifest, after the name of its store."""
 

@@ -26,8 +26,7 @@ does not declare are skipped, with the reason.
 
 from __future__ import annotations
 
-from fastdecode.testing._backend import BackendContract
+from fastdecode.testing._backend import BackendContract, drawing, encode, photo
 from fastdecode.testing._batch_backend import BatchBackendContract
-from fastdecode.testing._images import drawing, encode, photo
 
 __all__ = ["BackendContract", "BatchBackendContract", "drawing", "encode", "photo"]

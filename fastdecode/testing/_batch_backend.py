@@ -15,7 +15,7 @@ from fastdecode._backends import registry
 from fastdecode._backends.batch_base import BatchItem, declares
 from fastdecode._decode.api import decode, probe
 from fastdecode.errors import BackendUnavailable, DecodeError, FastDecodeError
-from fastdecode.testing._images import KINDS, SIZES, drawing, encode, photo, with_flipped_bits
+from fastdecode.testing._backend import KINDS, SIZES, drawing, encode, photo, with_flipped_bits
 from fastdecode.types import FORMATS, Image
 
 if TYPE_CHECKING:

@@ -159,11 +159,8 @@ def program_of(transform: Any, size: Size) -> Program:
 
 
 def float_program_of(transform: Any, size: Size) -> Program:
-    """Do the same for a transform of floats that are still bytes in the core: it moves pixels.
-
-    Its `fill` has become the level that is normalised to that.
-    """
-    if type(transform).__name__ not in {*_MOVES, *_FILLING}:
+    """Do the same for floats that are bytes in the core: it moves pixels, and fills nothing."""
+    if type(transform).__name__ not in _MOVES or getattr(transform, "pad_if_needed", False):
         raise Unsupported(f"{type(transform).__name__} is not done with floats in the core")
     return _program(transform, size)
 
@@ -663,7 +660,6 @@ _MOVES: Mapping[str, _Maker] = {
     "Transpose": _always(_TRANSPOSED),
     "VerticalFlip": _always(_FLIPS[1]),
 }
-_FILLING = ("Affine", "CoarseDropout", "Pad", "PadIfNeeded", "Rotate", "ShiftScaleRotate")
 _OF_SEVERAL: Mapping[str, _Maker] = {"SomeOf": _some_of, "RandomOrder": _random_order}
 _MAKERS: Mapping[str, _Maker] = {
     **_MOVES,

@@ -80,11 +80,6 @@ class PipelinePart:
         """Return the (width, height) of its image."""
         return to.size if self.size is None else self.size[::-1]
 
-    def with_program(self, change: Callable[[Program], Program]) -> PipelinePart:
-        """Return the part with another program of the same steps."""
-        inner = [one.with_program(change) for one in self.inner]
-        return PipelinePart(self.transform, change(self.program), self.size, inner)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return PipelinePart, (self.transform, self.program, self.size, self.inner)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode._buffers import without_row
+from fastdecode._arguments import without_row
 from fastdecode._decode.lazy import encoded, unmade
 from fastdecode.geometry import Geometry
 from fastdecode.torch._albumentations import as_transform, is_of_albumentations

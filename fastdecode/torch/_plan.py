@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from PIL import Image as PillowImage
 
-from fastdecode._buffers import without_row
+from fastdecode._arguments import without_row
 from fastdecode._decode import api
-from fastdecode._decode.lazy import encoded, unmade
-from fastdecode._decode.opening import info_of, open_rgb
+from fastdecode._decode.lazy import encoded, info_of, open_rgb, unmade
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS
 from fastdecode.geometry import Geometry
 from fastdecode.native._augment import Impossible, Operation

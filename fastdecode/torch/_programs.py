@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast, get_args
 
 import torch
 
@@ -42,9 +42,6 @@ from fastdecode.native._augment import (
     resized_to,
     scaled_by,
 )
-
-if TYPE_CHECKING:
-    pass
 
 Size: TypeAlias = tuple[int, int] | None
 """(height, width) of the image that the program runs on; None if that depends on the image."""
@@ -118,41 +115,6 @@ def for_tensors(program: Program) -> Program:
         if different or operation.kind in ("box_blur", "solarize_add"):
             raise Unsupported("it is not possible for tensors")
     return with_library(program, "torchvision")
-
-
-_CLAMPING = ("brightness", "contrast", "saturation")
-_ON_FLOATS = (*_CLAMPING, "hue", "grey", "invert")
-
-
-def for_floats(
-    program: Program, mean: Sequence[float] | None, std: Sequence[float] | None
-) -> Program:
-    """Return the program with torchvision's results for floats, of which the core has the levels.
-
-    After a normalisation, what clamps to 0 to 1 as torchvision does leaves levels of a byte.
-    """
-    kinds = [step.operation.kind for step in program if step.operation]
-    plain = mean is None or (not any(mean) and set(std or ()) == {1.0})
-    if kinds and not plain:
-        certain = all(step.probability >= 1 and step.kind != "choice" for step in program[1:])
-        ends = [(m, m + s) for m, s in zip(mean or (), std or (), strict=True)]
-        if not (certain and {*kinds} <= {*_CLAMPING, "hue"} and {*kinds} & {*_CLAMPING}):
-            raise Unsupported("its results are beyond what a byte becomes")
-        if not all(0 <= low < high <= 1 for low, high in ends):
-            raise Unsupported("the floats from 0 to 1 are beyond what a byte becomes")
-    means, stds = mean or (0.0,) * 3, std or (1.0,) * 3
-    scale = [1 / (255 * s) for s in stds]
-    bias = [-m / s for m, s in zip(means, stds, strict=True)]
-
-    def changed(operation: Operation | None) -> Operation | None:
-        if operation is None or operation.kind == "permute":
-            return operation
-        if operation.kind not in _ON_FLOATS:
-            raise Unsupported("it is not done with floats in the core")
-        value = ((operation.value or (0.0,))[0], *scale, *bias)
-        return operation._replace(library="floats", value=value)
-
-    return Program(step._replace(operation=changed(step.operation)) for step in program)
 
 
 def with_library(program: Program, library: Library) -> Program:

@@ -11,12 +11,10 @@ box's area, shape, top and left, and ``torch.rand(1)`` for a flip.
 
 from __future__ import annotations
 
-import copy
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,7 +32,6 @@ from fastdecode.torch._programs import (
     Size,
     Unsupported,
     check_program,
-    for_floats,
     for_tensors,
     is_unmodified,
     made_by,
@@ -150,18 +147,6 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
             return recipe, count, _reason_not_fused(part, recipe, known=step is not None)
         recipe = following
     return recipe, len(parts), "" if recipe.program else "nothing in it crops or resizes"
-
-
-def _rescaled(recipe: Recipe, factors: Sequence[float], summands: Sequence[float]) -> Recipe | None:
-    """Return the recipe with floats that are scaled once more."""
-    normalize = recipe.normalize
-    grey = recipe.channels == 1
-    if normalize is None or (grey and (len({*factors}) > 1 or len({*summands}) > 1)):
-        return None
-    means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
-    made = [std / factor for std, factor in zip(stds, factors, strict=True)]
-    shifts = [summand * std for summand, std in zip(summands, made, strict=True)]
-    return recipe.floats([mean - one for mean, one in zip(means, shifts, strict=True)], made)
 
 
 def second_normalize(parts: Sequence[Any]) -> Any:
@@ -281,18 +266,12 @@ def _is_known(transform: Any) -> bool:
     return row_of(transform) is not None and all(map(_is_known, held))
 
 
-def float_program_of(transform: Any, size: Size, recipe: Recipe) -> Program:
-    """Do the same for a transform of floats that are still bytes in the core.
-
-    It moves pixels or blends them linearly, or changes colours, so the difference is that of one
-    rounding.
-    """
-    row, normalize = row_of(transform), recipe.normalize
-    if row is not None and row.linear:
-        return for_tensors(_make(transform, size))
-    if normalize is None or recipe.form == "levels":
+def float_program_of(transform: Any, size: Size) -> Program:
+    """Do the same for floats that are still bytes in the core: it moves or blends pixels."""
+    row = row_of(transform)
+    if row is None or not row.linear:
         raise Unsupported(f"{type(transform).__name__} is not done with floats in the core")
-    return for_floats(_make(transform, size), normalize.mean, normalize.std)
+    return for_tensors(_make(transform, size))
 
 
 def decoded_program_of(transform: Any, size: Size, *, of_tensors: bool) -> Program:
@@ -492,45 +471,11 @@ def _is_followed(step: ProgramStep) -> bool:
 def _augment(recipe: Recipe, part: Any) -> Recipe | None:
     """Accept a part that the core can draw and do to bytes, which may become floats later."""
     makers: Mapping[str, Maker] = {"pil": program_of, "uint8": tensor_program_of}
-    if recipe.form == "erased":
-        return None
-    black = recipe.form == "float"  # is 0, as in bytes
-    if recipe.form not in makers and (getattr(part, "fill", None) or (_fills(part) and not black)):
-        part = None if _blends_with_zeros(recipe, part) else _refilled(recipe, part)
-    in_floats = partial(float_program_of, recipe=recipe)
-    return part and _followed(recipe, part, makers.get(recipe.form, in_floats))
-
-
-def _blends_with_zeros(recipe: Recipe, part: Any) -> bool:
-    """Return whether a warp blends pixels at the border with zeros that are not black.
-
-    torchvision does so before it blends them with the fill.
-    """
-    means = (recipe.normalize and recipe.normalize.mean) or ()
-    warps = type(part).__qualname__ in programs.MOVES
-    return warps and any(means) and interpolation_name(part.interpolation) is not None
-
-
-def _refilled(recipe: Recipe, part: Any) -> Any:
-    """Return a part of floats that fills with the levels that will become its numbers.
-
-    They are rounded, so the border is within half a level. None if there are no such levels.
-    """
-    normalize, fill = recipe.normalize, getattr(part, "fill", None)
-    if normalize is None or not hasattr(part, "fill"):
-        return None
-    means, stds = normalize.mean or (0.0,) * 3, normalize.std or (1.0,) * 3
-    numbers: list[Any] = list(fill) if isinstance(fill, (list, tuple)) else [fill or 0] * 3
-    try:
-        rows = zip(numbers * (3 // len(numbers)), means, stds, strict=True)
-        levels = [round(255 * (number * std + mean)) for number, mean, std in rows]
-    except (TypeError, ValueError, ArithmeticError):
-        return None  # as written, it raises an error of its own, or draws the numbers
-    if not all(0 <= level <= 255 for level in levels):
-        return None
-    part = copy.copy(part)
-    part.fill = levels
-    return part
+    if recipe.form not in makers:
+        black = recipe.form == "float"  # is 0, as in bytes
+        if recipe.form == "erased" or getattr(part, "fill", None) or (_fills(part) and not black):
+            return None
+    return _followed(recipe, part, makers.get(recipe.form, float_program_of))
 
 
 def _fills(part: Any) -> bool:
@@ -625,37 +570,9 @@ def _normalize(recipe: Recipe, part: Any) -> Recipe | None:
         len({*one} if isinstance(part, Normalize) else one) != 1 for one in given
     ):
         return None  # torchvision raises an error
-    if recipe.form == "erased":
-        return _normalise_erased(recipe, mean, std)
     if recipe.form == "levels":
         return recipe.floats([one / 255 for one in mean], [one / 255 for one in std])
-    if recipe.form == "normalised":
-        return _rescaled(
-            recipe, [1 / s for s in std], [-m / s for m, s in zip(mean, std, strict=True)]
-        )
     return recipe.floats(mean, std) if recipe.form == "float" else None
-
-
-def _normalise_erased(recipe: Recipe, mean: Sequence[float], std: Sequence[float]) -> Recipe | None:
-    """Normalise the levels of erased boxes with the image, where they are constants."""
-    if recipe.normalize is None or recipe.normalize.mean is not None:
-        return None
-    if any(step.erasure.noise != "none" for step in recipe.program if step.erasure):
-        return None
-
-    def normalised(program: Program) -> Program:
-        return Program(map(changed, program))
-
-    def changed(step: ProgramStep) -> ProgramStep:
-        if step.kind != "erasure" or step.erasure is None:
-            return step
-        levels = zip(step.erasure.level, mean, std, strict=True)
-        red, green, blue = ((level - m) / s for level, m, s in levels)
-        return step._replace(erasure=step.erasure._replace(level=(red, green, blue)))
-
-    parts = recipe.parts and tuple(part.with_program(normalised) for part in recipe.parts)
-    made = recipe.doing(normalised(recipe.program)).but(parts=parts)
-    return made.floats(mean, std).but(form="erased")
 
 
 def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
@@ -672,11 +589,8 @@ def _of_albumentations(recipe: Recipe, part: Any) -> Recipe | None:
     scaled = _albumentations.scale_of(transform) if bytes_ else None
     if scaled is not None:
         return recipe.floats(*scaled)
-    if bytes_:
-        return _followed(recipe, transform, _albumentations.program_of)
-    if hasattr(transform, "fill"):
-        transform = _refilled(recipe, transform)
-    return transform and _followed(recipe, transform, _albumentations.float_program_of)
+    make = _albumentations.program_of if bytes_ else _albumentations.float_program_of
+    return _followed(recipe, transform, make)
 
 
 def _fastdecode_normalize(recipe: Recipe, part: Any) -> Recipe | None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from PIL import Image as PillowImage
 
 from fastdecode import _formats
-from fastdecode._arguments import is_int, shown
-from fastdecode._buffers import as_buffer
+from fastdecode._arguments import as_buffer, is_int, shown
 from fastdecode._decode.api import decode_part
-from fastdecode._decode.opening import info_of
+from fastdecode._decode.lazy import info_of
 from fastdecode._pixels import seen_size
 from fastdecode.torch._fuse import Fused, fuse
 from fastdecode.torch._plan import Plan

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils.data import Dataset
 
-from fastdecode._arguments import check_kinds, check_names, is_int
-from fastdecode._buffers import as_buffer, without_row
+from fastdecode._arguments import as_buffer, check_kinds, check_names, is_int, without_row
 from fastdecode._decode import api
-from fastdecode._decode.opening import with_pixels
+from fastdecode._decode.lazy import with_pixels
 from fastdecode._error_policy import (
     ITEM_ERRORS,
     is_item_error,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import get_worker_info
 
+from fastdecode._arguments import without_row
 from fastdecode._backends import selection
 from fastdecode._backends.selection import load_named
-from fastdecode._buffers import without_row
 from fastdecode._decode import api
-from fastdecode._decode.opening import info_of, open_rgb, with_pixels
+from fastdecode._decode.lazy import info_of, open_rgb, with_pixels
 from fastdecode._decode.plan import reduce_for
 from fastdecode._pixels import converter
 from fastdecode._system.process import is_worker

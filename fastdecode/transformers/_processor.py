@@ -19,7 +19,7 @@ from PIL.PngImagePlugin import PngImageFile
 from transformers.image_processing_backends import TorchvisionBackend
 
 from fastdecode import _formats
-from fastdecode._buffers import as_buffer
+from fastdecode._arguments import as_buffer
 from fastdecode._decode import api, lazy
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode
 from fastdecode._decode.resizing import core_can_decode, core_may_decode

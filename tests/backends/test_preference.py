@@ -64,26 +64,6 @@ def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked() == "one"
 
 
-def test_use_as_a_context_ends_with_it() -> None:
-    """The end of the block restores the preference from before it, also after an error."""
-    use("two")
-    with use("three"):
-        assert asked() == "three"
-        use("one")
-        assert asked() == "one"
-        use("three")
-        with use("four"):
-            assert asked() == "four"
-        assert asked() == "three"
-        with use(None):
-            assert asked() == "one"
-
-    assert asked() == "two"
-    with pytest.raises(ZeroDivisionError), use("three"):
-        raise ZeroDivisionError
-    assert asked() == "two"
-
-
 @pytest.mark.parametrize(
     ("preference", "error"),
     [
@@ -114,18 +94,33 @@ def test_disabled_backends_are_left_out(disabled: str, monkeypatch: pytest.Monke
     assert asked(backend="one") == "one"
 
 
-def test_blocks_may_overlap_or_begin_together() -> None:
-    """Blocks of two threads that overlap leave no preference behind, whoever called `use` first."""
+def test_blocks_restore_what_was_before() -> None:
+    """Also after an error, and where those of two threads overlap or begin together."""
+    use("two")
+    with use("three"):
+        assert asked() == "three"
+        use("one")
+        assert asked() == "one"
+        use("three")
+        with use("four"):
+            assert asked() == "four"
+        assert asked() == "three"
+        with use(None):
+            assert asked() == "one"
+    assert asked() == "two"
+    with pytest.raises(ZeroDivisionError), use("three"):
+        raise ZeroDivisionError
+    assert asked() == "two"
+    use(None)
+
     first = use("two")
     first.__enter__()
     second = use("three")
     second.__enter__()
-
     first.__exit__(None, None, None)
     assert asked() == "three"
     second.__exit__(None, None, None)
     assert asked() == "one"
-
     first, second = use("two"), use("three")
     with first:
         with second:

@@ -50,17 +50,35 @@ def without_libraries() -> dict[str, Any]:
     """Return the answers of a process without all libraries but Pillow, and a broken OpenCV."""
     return answers(
         f"""
+import importlib
+
 class Broken:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name == "cv2":
             raise RuntimeError("libGL.so.1: cannot open shared object file")
 sys.meta_path.insert(0, Broken)
-sys.modules.update(dict.fromkeys({[lib for lib in LIBRARIES.values() if lib != "cv2"]}))
+parts = ["torch", "ray", "lmdb", "h5py", "fsspec"]
+sys.modules.update(dict.fromkeys(parts + {[lib for lib in LIBRARIES.values() if lib != "cv2"]}))
 answers["decoded"] = call(decode, encode(image, "png")) == __import__("numpy").array(image).tolist()
 for name in {list(LIBRARIES)}:
     answers[name] = call(decode, encode(image), backend=name)
 answers["infos"] = {{info.name: vars(info) for info in backends()}}
+
+def missing(work, *arguments):
+    try:
+        work(*arguments)
+    except FastDecodeError as error:
+        return [type(error).__name__, isinstance(error, ImportError), str(error)]
+
+from fastdecode.stores import open_store
+answers["parts"] = {{
+    "torch": missing(importlib.import_module, "fastdecode.torch"),
+    "ray": missing(importlib.import_module, "fastdecode.ray"),
+    "lmdb": missing(open_store, "x.lmdb", "lmdb"),
+    "hdf5": missing(open_store, "x.h5", "hdf5"),
+    "remote": missing(open_store, "s3://bucket/x.tar", "tar"),
+}}
 """
     )
 
@@ -299,34 +317,10 @@ def test_advice_keeps_the_torch_that_is_there(
         assert registry.install_line(name) == f"pip install 'fastdecode[{name}]'"
 
 
-PARTS = """
-import importlib
-
-def missing(name, work):
-    sys.modules[name] = None
-    try:
-        work()
-    except FastDecodeError as error:
-        return [type(error).__name__, isinstance(error, ImportError), str(error)]
-    finally:
-        del sys.modules[name]
-
-from fastdecode.stores import open_store
-
-answers = {
-    "torch": missing("torch", lambda: importlib.import_module("fastdecode.torch")),
-    "ray": missing("ray", lambda: importlib.import_module("fastdecode.ray")),
-    "lmdb": missing("lmdb", lambda: open_store("x.lmdb", "lmdb")),
-    "hdf5": missing("h5py", lambda: open_store("x.h5", "hdf5")),
-    "remote": missing("fsspec", lambda: open_store("s3://bucket/x.tar", "tar")),
-}
-"""
-
-
-def test_importing_a_part_without_its_library_says_how_to_install_it() -> None:
+def test_importing_a_part_without_its_library_says_how_to_install_it(
+    without_libraries: dict[str, Any],
+) -> None:
     """A module without its library raises a FastDecodeError with an install command."""
-    told = answers(PARTS)
-
-    for name, (kind, importing, words) in told.items():
+    for name, (kind, importing, words) in without_libraries["parts"].items():
         assert (kind, importing) == ("BackendUnavailable", True), name
         assert f"pip install 'fastdecode[{name}]'" in words.replace('"', "'"), name

@@ -20,17 +20,29 @@ CROP = Geometry((100, 50, 300, 250), (100, 400))
 """200 x 200 pixels from (100, 50) on, half as high and twice as wide."""
 
 
-def test_points_and_boxes_move_with_the_crop() -> None:
-    """Corners of the crop become those of the result, also flipped; left stays less than right."""
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
+def test_points_and_boxes_move_with_the_crop(shape: tuple[int, ...]) -> None:
+    """Corners of the crop become those of the result, also flipped; left stays less than right.
+
+    Any shape is mapped, as long as the last dimension is a box; `keep` has one value a box.
+    """
     points = [[100, 50], [300, 250], [110, 60], [0, 0]]
     boxes = [[110, 60, 130, 100], [100, 50, 300, 250]]
     flipped = Geometry(CROP.box, CROP.size, flipped=True)
+    many = np.broadcast_to([110, 60, 130, 100], shape)
+
+    mapped, left = CROP.boxes(many, keep=True)
 
     assert (CROP.scale, CROP.offset) == ((0.5, 2.0), (50, 100))
     assert_same(CROP.points(points), [[0, 0], [400, 100], [20, 5], [-200, -25]])
     assert_same(flipped.points([[100, 50], [110, 60]]), [[400, 0], [380, 5]])
     assert_same(CROP.boxes(boxes), [[20, 5, 60, 25], [0, 0, 400, 100]])
     assert_same(flipped.boxes(boxes), [[340, 5, 380, 25], [0, 0, 400, 100]])
+    assert left.shape == shape[:-1]
+    assert left.all()
+    assert (CROP.boxes([]).shape, CROP.points([]).shape) == ((0, 4), (0, 2))
+    assert_same(mapped, np.broadcast_to([20.0, 5, 60, 25], shape))
+    assert_same(many, np.broadcast_to([110, 60, 130, 100], shape))
 
 
 @pytest.mark.parametrize("flipped", [False, True])
@@ -48,21 +60,6 @@ def test_boxes_are_cut_at_the_edges(flipped: bool) -> None:
 
 
 SIZES = [[100, 150], [20, 10], [200, 20]]
-
-
-@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4), (0, 4)])
-def test_any_number_of_boxes_is_mapped(shape: tuple[int, ...]) -> None:
-    """Any shape is mapped, as long as the last dimension is a box; `keep` has one value a box."""
-    boxes = np.broadcast_to([110, 60, 130, 100], shape)
-
-    mapped, left = CROP.boxes(boxes, keep=True)
-
-    assert left.shape == shape[:-1]
-    assert left.all()
-    assert (CROP.boxes([]).shape, CROP.points([]).shape) == ((0, 4), (0, 2))
-
-    assert_same(mapped, np.broadcast_to([20.0, 5, 60, 25], shape))
-    assert_same(boxes, np.broadcast_to([110, 60, 130, 100], shape))
 
 
 @pytest.mark.parametrize("flipped", [False, True])
@@ -96,15 +93,6 @@ def test_boxes_that_are_left(library: str, clip: bool, flipped: bool) -> None:
     assert_same(mapped, geometry.boxes(given, clip=clip))
     assert mapped[left].shape == (2, 4)
     assert labels[left].tolist() == [0, 1]
-
-
-def test_float32_stays_float32() -> None:
-    """The type of floats is kept; integers become floats, because mapped edges are fractions."""
-    boxes = np.array([[110.0, 61.0, 130.0, 100.0]], np.float32)
-
-    assert CROP.boxes(boxes).dtype == np.float32
-    assert CROP.boxes(boxes.astype(np.int16)).dtype == np.float64
-    assert CROP.boxes(boxes.astype(np.int16))[0, 1] == 5.5
 
 
 def test_tensors_stay_tensors() -> None:

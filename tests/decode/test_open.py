@@ -267,7 +267,11 @@ def test_paths_bytes_and_files_are_opened(tmp_path: Path) -> None:
 
 
 def test_images_look_like_pillows() -> None:
-    """They have Pillow's classes, comparison and text, before and after they are decoded."""
+    """They have Pillow's classes, comparison and text, before and after they are decoded.
+
+    What `pickle` and `copy` make is an image of Pillow's. An array of an image cannot change it,
+    and outlives it.
+    """
     ours, theirs = fastdecode.open(photo), Image.open(photo)
     cropped = ours.crop((3, 4, 100, 90))
 
@@ -278,6 +282,13 @@ def test_images_look_like_pillows() -> None:
     assert theirs == ours
     assert ours.__class__ is JpegImageFile
     assert cropped.__class__ is Image.Image
+    for made in (pickle.loads(pickle.dumps(cropped)), copy.copy(cropped), copy.deepcopy(cropped)):
+        assert type(made) is Image.Image
+        assert made == theirs.crop((3, 4, 100, 90))
+    assert type(pickle.loads(pickle.dumps(fastdecode.open(photo)))) is JpegImageFile
+    array = np.asarray(fastdecode.open(photo).crop((0, 0, 40, 30)))
+    assert not array.flags.writeable
+    assert_same(array, np.asarray(theirs.crop((0, 0, 40, 30))))
 
 
 def test_only_the_part_that_shows_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,16 +314,6 @@ def test_only_the_part_that_shows_is_decoded(monkeypatch: pytest.MonkeyPatch) ->
     assert windows == [(210, 60, 280, 110), (110, 70, 210, 190)]
 
 
-def test_arrays_are_read_only_as_pillows() -> None:
-    """An array of an image cannot change it, and outlives it."""
-    image = fastdecode.open(photo).crop((0, 0, 40, 30))
-    array = np.asarray(image)
-    del image
-
-    assert not array.flags.writeable
-    assert_same(array, np.asarray(Image.open(photo).crop((0, 0, 40, 30))))
-
-
 @pytest.mark.parametrize("kind", [*_KINDS])
 def test_images_can_be_changed(kind: str) -> None:
     """Pixels that are written, pasted and drawn stay, and change no copy made before."""
@@ -328,17 +329,6 @@ def test_images_can_be_changed(kind: str) -> None:
         return [image.tobytes(), before.tobytes(), image.transpose(1).tobytes()]
 
     assert change(fastdecode.open(_encoded(kind))) == change(_pillow(_encoded(kind)))
-
-
-def test_copies_and_pickles_are_pillows() -> None:
-    """What `pickle` and `copy` make is an image of Pillow's, equal to the original."""
-    ours = fastdecode.open(photo).convert("RGB").resize((50, 40))
-    theirs = Image.open(photo).convert("RGB").resize((50, 40))
-
-    for made in (pickle.loads(pickle.dumps(ours)), copy.copy(ours), copy.deepcopy(ours)):
-        assert type(made) is Image.Image
-        assert made == theirs
-    assert type(pickle.loads(pickle.dumps(fastdecode.open(photo)))) is JpegImageFile
 
 
 def test_threads_may_share_an_image() -> None:
@@ -381,18 +371,13 @@ def test_late_errors_name_the_file(tmp_path: Path) -> None:
             image.load()
 
 
-def test_pillow_decodes_where_the_core_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the core disabled, `open` returns Pillow's own images."""
+def test_open_may_stand_in_pillows_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever assigns it to `PIL.Image.open` gets it everywhere, or Pillow's without the core."""
+    monkeypatch.setattr(Image, "open", fastdecode.open)
+    assert type(Image.open(io.BytesIO(_encoded("jpeg"))).resize((3, 3))) is not Image.Image
     monkeypatch.setenv("FASTDECODE_DISABLE", "native")
 
-    assert type(fastdecode.open(_encoded("jpeg"))) is JpegImageFile
-
-
-def test_open_may_stand_in_pillows_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever assigns `open` to `PIL.Image.open` gets it everywhere."""
-    monkeypatch.setattr(Image, "open", fastdecode.open)
-
-    assert type(Image.open(io.BytesIO(_encoded("jpeg"))).resize((3, 3))) is not Image.Image
+    assert type(Image.open(io.BytesIO(_encoded("jpeg")))) is JpegImageFile
 
 
 def test_exif_and_text_behind_the_pixels_are_found() -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 from scans import Scan, coefficients, segment, write
 
 from fastdecode import FastDecodeError, decode, probe
-from fastdecode._formats import jpeg_stream
+from fastdecode._formats import jpeg
 from fastdecode.testing import drawing, encode
 
 BASELINE = encode(drawing(48, 40))
@@ -34,7 +34,7 @@ class Script(NamedTuple):
 
 
 def script(data: bytes, buffer=bytes) -> Script:
-    found = jpeg_stream.read(buffer(data))
+    found = jpeg.read(buffer(data))
     return Script(len(found.scans), bool(found.begun), bool(found.complete))
 
 
@@ -87,7 +87,7 @@ def test_scan_header_of_another_length_means_nothing(scan: int, length: int) -> 
 
 def ends_of_data(data: bytes | memoryview) -> list[int]:
     """Return where the data of each scan ends."""
-    return [scan.end for scan in jpeg_stream.read(data).scans]
+    return [scan.end for scan in jpeg.read(data).scans]
 
 
 ODD = [
@@ -118,7 +118,7 @@ LATER = [Scan((0, 1, 2), 0, 0, 0, 0), *(Scan((c,), 1, 63, 0, 0, interval=3 + c) 
 def test_each_scan_has_its_own_restart_interval() -> None:
     """That of the segment before it; of all scans the markers must count in their order."""
     data = write(coefficients(3, 1), LATER)
-    found = jpeg_stream.read(data)
+    found = jpeg.read(data)
     assert [(scan.interval, scan.intervals) for scan in found.scans] == [
         (0, 0),
         (3, 6),
@@ -128,7 +128,7 @@ def test_each_scan_has_its_own_restart_interval() -> None:
     assert found.in_order
     for scan in found.scans[1:]:
         wrong = data.replace(b"\xff\xd1", b"\xff\xd2")
-        assert not jpeg_stream.read(
+        assert not jpeg.read(
             data[: scan.start] + wrong[scan.start : scan.end] + data[scan.end :]
         ).in_order
 
@@ -139,8 +139,8 @@ def test_zeros_between_any_scans_are_noticed(place: int) -> None:
     comment = segment(0xFE, b"words")
     between = [comment + bytes(16) * (number == place) for number in range(4)]
 
-    assert jpeg_stream.read(write(coefficients(3, 1), LATER, between)).gap
-    assert not jpeg_stream.read(write(coefficients(3, 1), LATER, [comment])).gap
+    assert jpeg.read(write(coefficients(3, 1), LATER, between)).gap
+    assert not jpeg.read(write(coefficients(3, 1), LATER, [comment])).gap
 
 
 def test_tables_in_one_segment_are_as_apart() -> None:
@@ -155,31 +155,30 @@ def test_tables_in_one_segment_are_as_apart() -> None:
     joined = b"".join(data[at + 4 : end] for at, end in zip(begins, ends, strict=True))
     one = data[: begins[0]] + segment(0xC4, joined) + data[ends[-1] :]
 
-    (scan,), (plain,) = jpeg_stream.read(one).scans, jpeg_stream.read(data).scans
+    (scan,), (plain,) = jpeg.read(one).scans, jpeg.read(data).scans
     assert scan.zeros == plain.zeros > 16
 
 
-def test_bytes_of_data_are_taken_from_its_end() -> None:
-    """FF and the zero behind it are one byte."""
-    data = b"\x01\xff\0\x02"
-    assert [jpeg_stream.without_last_bytes(data, 4, count) for count in (1, 2)] == [
-        data[:3],
-        data[:1],
-    ]
-
-
 def test_the_longest_zeros_of_each_interval_are_found() -> None:
-    """Not the last ones."""
+    """Not the last ones; of the last bytes of data, FF and the zero behind it are one."""
     parts = [b"\1".join(map(bytes, sizes)) for sizes in ((20, 40, 30), (50, 20), (16, 15))]
     at = RESTARTS.index(SOS) + 14
-    data = (
-        RESTARTS[:at]
-        + b"".join(b"\1" + part + b"\xff" + bytes([0xD0 + i]) for i, part in enumerate(parts))
-        + RESTARTS[at:]
-    )
+    odd = b"".join(b"\1" + part + b"\xff" + bytes([0xD0 + i]) for i, part in enumerate(parts))
+    data = RESTARTS[:at] + odd + RESTARTS[at:]
 
-    found = jpeg_stream.holes(data, jpeg_stream.read(data).scans)
+    found = jpeg.holes(data, jpeg.read(data).scans)
     assert [hole.size for hole in found] == [50, 40, 16]
+    ends = [jpeg.without_last_bytes(b"\x01\xff\0\x02", 4, count) for count in (1, 2)]
+    assert ends == [b"\x01\xff\0", b"\x01"]
+
+
+@pytest.mark.parametrize("count", [5, 124, 125, 255])
+def test_more_components_than_a_scan_can_name(count: int) -> None:
+    """A header with more components than a scan can have is not one scan, and not a crash."""
+    header = probe(BASELINE)._replace(channels=count)
+
+    assert jpeg.in_one_scan(BASELINE, probe(BASELINE))
+    assert not jpeg.in_one_scan(BASELINE, header)
 
 
 MISSING = [
@@ -217,14 +216,5 @@ FATAL = [
 )
 def test_messages_of_libjpeg_are_classified(message: str, missing: bool, recoverable: bool) -> None:
     """Messages from libjpeg's jerror.h are classified as missing pixels, recoverable or fatal."""
-    assert jpeg_stream.says_missing_pixels(message) is missing
-    assert jpeg_stream.is_recoverable(message) is recoverable
-
-
-@pytest.mark.parametrize("count", [5, 124, 125, 255])
-def test_more_components_than_a_scan_can_name(count: int) -> None:
-    """A header with more components than a scan can have is not one scan, and not a crash."""
-    header = probe(BASELINE)._replace(channels=count)
-
-    assert jpeg_stream.in_one_scan(BASELINE, probe(BASELINE))
-    assert not jpeg_stream.in_one_scan(BASELINE, header)
+    assert jpeg.says_missing_pixels(message) is missing
+    assert jpeg.is_recoverable(message) is recoverable

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from device_doubles import NoSingle, batch_double, own_registry  # noqa: F401
+from same import assert_raises
 
 from fastdecode import BackendInfo, DeviceUnavailable, register, use
 from fastdecode.cli import info
@@ -94,25 +95,25 @@ class Broken(batch_double()):  # type: ignore[misc]
 
 
 @OWN
-def test_gpu_without_a_backend_says_what_to_install() -> None:
-    """decode="gpu" without a usable backend names those that could be installed."""
+def test_what_cannot_decode_for_a_device() -> None:
+    """It is unavailable: its library, the device, what is no batch backend, or it has no batches.
+
+    Where it does not support the device there is no advice to install.
+    """
     register("broken", NoSingle, distribution="broken-gpu", batch=Broken)
-
     for decode in ("gpu", "broken"):
-        with pytest.raises(BackendUnavailable, match="newer driver"):
-            choose(CUDA, decode)
-
-
-@OWN
-def test_a_device_that_it_does_not_know() -> None:
-    """A backend that does not support a device is an error without install advice."""
+        told = "newer driver"
+        assert_raises(BackendUnavailable, told, partial(choose, CUDA, decode), decode)
     register("one", NoSingle, distribution="one", batch=batch_double())
     register("single", NoSingle, distribution="single")
-
-    with pytest.raises(BackendUnavailable, match=r"'meta'.*cpu, cuda$"):
-        load("one", torch.device("meta"))
-    with pytest.raises(BackendUnavailable, match="single"):
-        load("single", CPU)
+    meta = partial(load, "one", torch.device("meta"))
+    assert_raises(BackendUnavailable, r"'meta'.*cpu, cuda$", meta, "a device")
+    assert_raises(BackendUnavailable, "single", partial(load, "single", CPU), "no batches")
+    kinds: tuple[Any, ...] = (NoSingle, "json:loads", lambda device, threads: 3)
+    for number, batch in enumerate(kinds):
+        register(f"none{number}", NoSingle, batch=batch)
+        call = partial(load, f"none{number}", CPU)
+        assert_raises(BackendUnavailable, f"none{number}", call, batch)
 
 
 @OWN

@@ -20,7 +20,7 @@ from corpus import usable_backends
 
 import fastdecode
 from fastdecode import cli
-from fastdecode._backends.ranking import default_order
+from fastdecode._backends.selection import default_order
 from fastdecode.measure import _run
 from fastdecode.measure._collection import USUAL_LIMIT
 from fastdecode.measure._run import RunPlan

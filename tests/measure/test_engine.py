@@ -250,6 +250,7 @@ def test_decoders_are_timed_in_three_processes_for_as_long_each(
             pass
 
     monkeypatch.setattr(_run, "Processes", Steady)
+    monkeypatch.setattr(_run, "_PROCESSES", 3)
     engine = _run._Engine(PHOTOS, RunPlan(seconds=seconds), Run(), lambda *_: None)
     engine._time(one, "", {PILLOW: ()})
 

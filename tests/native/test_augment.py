@@ -206,33 +206,6 @@ def test_blur_is_the_gaussian_of_its_kernel(data: Any) -> None:
     assert np.abs(made - np.rint(expected)).max() <= 1
 
 
-def test_colours_that_are_no_numbers_become_levels() -> None:
-    """Where the largest of three floats is 0, and another is less, no hue has a saturation.
-
-    torchvision's formula gives NaN there, and the next hue has to do with it.
-    """
-    pixels = np.broadcast_to(np.array([2, 1, 1], np.uint8), (3, 5, 3))
-    hue = Operation("hue", (0.3, 1.0, 1.0, 1.0, -2.0, -2.0, -2.0), library="floats")
-    assert augment(pixels, [hue, hue])[1, 2].tolist() == [2, 255, 2]
-
-
-def test_chains_of_floats_are_rounded_once() -> None:
-    """Operations with different factors are within a rounding of the chain in doubles."""
-    random = np.random.default_rng(3)
-    pixels, luminance = random.integers(0, 256, (40, 60, 3), np.uint8), (0.2989, 0.587, 0.114)
-    for kinds in permutations(("brightness", "saturation", "contrast", "invert")):
-        values, chain = pixels / 255, []
-        for kind, factor in zip(kinds, (0.3, 2.6, 1.4, 0.7), strict=True):
-            grey = values @ luminance
-            other = {"brightness": 0.0, "saturation": grey[..., None], "contrast": grey.mean()}
-            plain = 1 - values if kind == "invert" else factor * values + (1 - factor) * other[kind]
-            values = plain.clip(0, 1)
-            numbers = (factor, *(1 / 255,) * 3, *(0.0,) * 3)
-            chain.append(Operation(kind, numbers, library="floats"))
-
-        assert abs(augment(pixels, chain) - 255 * values).max() < 0.501, kinds
-
-
 def _finished(pixels: Any, program: Program, state: int, *, first: bool) -> tuple[Any, Any]:
     """Return pixels as floats from 0 to 1 after the operations of a sample, and these."""
     height, width = pixels.shape[:2]
@@ -301,20 +274,6 @@ def test_erasures_fill_their_boxes(
         whole = pixels, resize_unchanged(width, height), stored, made.ctypes.data
         assert not _library.resize_pixels(*whole, operations)
         box.value[0] -= pixels.shape[1] + 1
-
-
-def test_noise_is_normal() -> None:
-    """The numbers of a box, and of the channels of many boxes, have a normal distribution."""
-    pixels = np.zeros((100, 100, 3), np.uint8)
-    whole = erase(Erasure((0.8, 0.8), (1.0, 1.0), "pixel"))
-    values = _finished(pixels, whole, 5, first=True)[0]
-    channels = erase(Erasure((0.1, 0.1), (1.0, 1.0), "channel"))
-    levels = [np.unique(_finished(pixels, channels, n * 977, first=True)[0]) for n in range(700)]
-    for sample in (values[values != 0], np.concatenate(levels)):
-        numbers = np.sort(sample[sample != 0]).astype(float)
-        expected = np.array([0.5 * (1 + math.erf(number / 2**0.5)) for number in numbers])
-        apart = np.abs(np.arange(1, len(numbers) + 1) / len(numbers) - expected).max()
-        assert apart < 1.95 / len(numbers) ** 0.5  # Kolmogorov and Smirnov: p = 0.001
 
 
 def test_noise_is_the_same_everywhere() -> None:
@@ -491,19 +450,17 @@ def test_a_mix_is_the_weighted_sum_of_its_chains() -> None:
 
 
 def test_operations_follow_one_another() -> None:
-    """As they would one by one; behind a run of floats as many are not left out as it had."""
+    """As they would one by one."""
     pixels = np.random.default_rng(3).integers(0, 256, (40, 60, 3)).astype(np.uint8)
-    numbers = (0.7, *(1 / 255,) * 3, *(0.0,) * 3)
-    floats = [Operation(kind, numbers, library="floats") for kind in ("contrast", "saturation")]
     others = [
         *(Operation("mirror"), Operation("turn_over"), Operation("invert")),
         *(Operation("rotate", (30.0,), "bilinear"), Operation("sharpness", (1.7,))),
         *(Operation("contrast", (0.4,)), Operation("solarize_add", (110.0,))),
     ]
     expected = pixels
-    for part in (floats, *([one] for one in others), floats[:1]):
-        expected = augment(expected, part)
-    assert_same(augment(pixels, [*floats, *others, *floats[:1]]), expected)
+    for one in others:
+        expected = augment(expected, [one])
+    assert_same(augment(pixels, others), expected)
 
 
 def test_numbers_are_drawn_in_their_range() -> None:

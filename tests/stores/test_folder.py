@@ -218,19 +218,6 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         (root / "bee").chmod(0o700)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
-def test_pipes_are_skipped_and_dead_links_are_listed(tmp_path: Path) -> None:
-    """A pipe is not listed; a dead link is, and reading it raises FileNotFoundError."""
-    root = _tree(tmp_path, "a.jpg")
-    os.mkfifo(root / "b.jpg")
-    (root / "c.jpg").symlink_to("nowhere.jpg")
-
-    with open_store(root) as store:
-        assert [store.key(at) for at in range(len(store))] == ["a.jpg", "c.jpg"]
-        with pytest.raises(FileNotFoundError):
-            store.read(1)
-
-
 @pytest.mark.parametrize("row", ["b\0.jpg,cat", "b.jpg,c\0t"])
 def test_nul_in_a_table_is_an_error(tmp_path: Path, row: str) -> None:
     """A NUL in a path or class of a table is an error that names the file and the line."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-import encoded
 import numpy as np
-from encoded import chunk
 from forged import tiff
+from pngs import chunk, file, interlaced_header
 
 WIDTH, HEIGHT = 13, 9
 COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
@@ -48,16 +47,8 @@ def png(image: Any, *, interlaced: bool = False, before: bytes = b"") -> bytes:
     if interlaced:
         parts = [image[y::down, x::across] for x, y, across, down in PASSES]
     data = zlib.compress(b"".join(filtered(part) for part in parts if part.size))
-    begin = encoded.png(
-        16,
-        COLOR_TYPES[channels],
-        before,
-        width=width,
-        height=height,
-        interlace=interlaced,
-        data=data,
-    )
-    return begin + chunk(b"IEND")
+    made = file(width, height, COLOR_TYPES[channels], 16, data, before)
+    return interlaced_header(made) if interlaced else made
 
 
 FILES = {

@@ -90,64 +90,30 @@ class Wrong(Backend):
 
     supports = {"jpeg": (Support(reduces=frozenset({1, 2, 4, 8})),)}
     spoil: Callable[[Wrong, Any], Any]
+    calls = 0
 
     def decode(self, data: Any, header: Header, **asked: Any) -> Any:
         """Decode and spoil."""
+        self.calls += 1
         pixels = fastdecode.decode(data, asked["reduce"], backend="pillow")
         return np.ascontiguousarray(self.spoil(pixels))
 
 
-class Swapped(Wrong):
-    """Swaps red and blue."""
-
-    spoil = lambda self, pixels: pixels[:, :, ::-1]  # noqa: E731
+def _wrong(spoil: Callable[[Any, Any], Any], **declared: Any) -> type[Wrong]:
+    return type("Spoiling", (Wrong,), {"spoil": spoil, **declared})
 
 
-class Fullsize(Swapped):
-    """Blue for red, and no reductions of its own: the package averages its full-size pixels."""
-
-    supports = {"jpeg": (Support(),)}
+def _raise(double: Wrong, pixels: Any) -> Any:
+    raise ValueError("out of order")
 
 
-class Shifted(Wrong):
-    """Shifts the image by one row."""
-
-    spoil = lambda self, pixels: np.roll(pixels, 1, axis=0)  # noqa: E731
-
-
-class Smaller(Wrong):
-    """Returns one row too few."""
-
-    spoil = lambda self, pixels: pixels[1:]  # noqa: E731
-
-
-class Broken(Wrong):
-    """Refuses all images."""
-
-    def spoil(self, pixels: Any) -> Any:
-        """Raise."""
-        raise ValueError("out of order")
-
-
-class Crashing(Wrong):
-    """Aborts its process, as a C library does when it finds its heap damaged."""
-
-    spoil = lambda self, pixels: os.abort()  # noqa: E731
-
-
-class Unstable(Wrong):
-    """Right for the first twelve images, then it aborts its process."""
-
-    calls = 0
-
-    def spoil(self, pixels: Any) -> Any:
-        """Count, and abort."""
-        self.calls += 1
-        return os.abort() if self.calls > 12 else pixels
-
-
-class Averaging(Wrong):
-    """Right, but its decoder cannot reduce."""
-
-    supports = {"jpeg": (Support(),)}
-    spoil = lambda self, pixels: pixels  # noqa: E731
+_FULL_SIZE: Any = {"jpeg": (Support(),)}  # the package averages its pixels
+Swapped = _wrong(lambda double, pixels: pixels[:, :, ::-1])
+Fullsize = _wrong(lambda double, pixels: pixels[:, :, ::-1], supports=_FULL_SIZE)
+Shifted = _wrong(lambda double, pixels: np.roll(pixels, 1, axis=0))
+Smaller = _wrong(lambda double, pixels: pixels[1:])
+Broken = _wrong(_raise)
+Averaging = _wrong(lambda double, pixels: pixels, supports=_FULL_SIZE)
+# As a C library does when it finds its heap damaged.
+Crashing = _wrong(lambda double, pixels: os.abort())
+Unstable = _wrong(lambda double, pixels: os.abort() if double.calls > 12 else pixels)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from pngs import chunk
+from pngs import chunk, file, interlaced_header
 
 from fastdecode.testing import encode
 from fastdecode.types import Format
@@ -79,17 +79,12 @@ def box(kind: bytes, *contents: bytes) -> bytes:
 
 
 def png(
-    bits: int,
-    color_type: int,
-    *chunks: bytes,
-    width: int = WIDTH,
-    height: int = HEIGHT,
-    interlace: int = 0,
-    data: bytes = b"",
-) -> bytes:
-    """Build a PNG without its IEND chunk."""
-    ihdr = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color_type, 0, 0, interlace))
-    return b"\x89PNG\r\n\x1a\n" + ihdr + b"".join(chunks) + chunk(b"IDAT", data)
+    bits: int, color_type: int, *chunks: bytes, width: int = WIDTH, height: int = HEIGHT,
+    interlace: int = 0, data: bytes = b"",
+) -> bytes:  # fmt: skip
+    """Build a PNG, by default without compressed data."""
+    made = file(width, height, color_type, bits, data, *chunks)
+    return interlaced_header(made) if interlace else made
 
 
 def gif(*blocks: bytes, screen: tuple[int, int] = (WIDTH, HEIGHT), flags: int = 0) -> bytes:
@@ -104,30 +99,17 @@ def bmp(header: bytes) -> bytes:
     return b"BM" + bytes(12) + struct.pack("<I", 4 + len(header)) + header
 
 
-def tiff(
-    *entries: tuple[int, int, int], order: str = "<", big: bool = False, following: int = 0
-) -> bytes:
-    """Build a TIFF with one directory of (tag, type, value) entries."""
-    magic = b"II" if order == "<" else b"MM"
-    short = {3: "H", 4: "I"}
-    fields = b""
-    for tag, kind, value in sorted(entries, key=lambda entry: entry[0]):
-        room = 8 if big else 4
-        stored = struct.pack(order + short[kind], value).ljust(room, b"\0")
-        fields += struct.pack(order + ("HHQ" if big else "HHI"), tag, kind, 1) + stored
-    if big:
-        start = magic + struct.pack(order + "HHHQ", 43, 8, 0, 16)
-        return (
-            start + struct.pack(order + "Q", len(entries)) + fields + struct.pack("<Q", following)
-        )
-    start = magic + struct.pack(order + "HI", 42, 8)
-    return start + struct.pack(order + "H", len(entries)) + fields + struct.pack("<I", following)
-
-
 def directory_last(
-    pixels: bytes, *fields: tuple[int, int, tuple[int, ...]], order: str = "<", big: bool = False
+    pixels: bytes,
+    *fields: tuple[int, int, tuple[int, ...]],
+    order: str = "<",
+    big: bool = False,
+    following: int = 0,
 ) -> bytes:
-    """Build a TIFF: pixels first, at offset 16, then the directory, then its longer values."""
+    """Build a TIFF: pixels first, at offset 16, then the directory, then its longer values.
+
+    `following` is the offset of the next directory.
+    """
     head, letter, entry = (8, "Q", 20) if big else (2, "H", 12)
     room, pointer = (8, "Q") if big else (4, "I")
     values_at = 16 + len(pixels) + head + entry * len(fields) + room
@@ -139,20 +121,11 @@ def directory_last(
             where = struct.pack(order + pointer, values_at + len(values))
             values += packed
         listed += struct.pack(order + "HH" + pointer, tag, kind, len(numbers)) + where
-    magic = b"II" if order == "<" else b"MM"
-    start = (
-        struct.pack(order + "HHHQ", 43, 8, 0, 16 + len(pixels))
-        if big
-        else struct.pack(order + "HI", 42, 16 + len(pixels))
-    )
-    return (
-        (magic + start).ljust(16, b"\0")
-        + pixels
-        + struct.pack(order + letter, len(fields))
-        + listed
-        + bytes(room)
-        + values
-    )
+    at = 16 + len(pixels)
+    start = struct.pack(order + "HHHQ", 43, 8, 0, at) if big else struct.pack(order + "HI", 42, at)
+    begin = ((b"II" if order == "<" else b"MM") + start).ljust(16, b"\0") + pixels
+    behind = struct.pack(order + pointer, following) + values
+    return begin + struct.pack(order + letter, len(fields)) + listed + behind
 
 
 class JxlBits:

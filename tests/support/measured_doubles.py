@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
-import numpy as np
-
 from fastdecode import Backend, Support, decode
-
-
-class Slow(Backend):
-    """Gives black images, exact as far as anybody knows, and takes its time."""
-
-    supports = {"png": (Support(),)}
-
-    def decode(self, data: Any, header: Any, **asked: Any) -> Any:
-        time.sleep(0.001)
-        return np.zeros((header.height, header.width, 3), np.uint8)
-
-
-class Inexact(Slow):
-    """Has other pixels than the others, and says so."""
-
-    exact = False
 
 
 class Near(Backend):
@@ -38,14 +19,7 @@ class Near(Backend):
         return pixels
 
 
-class Crashing(Slow):
-    """Takes the whole process down."""
-
-    def decode(self, data: Any, header: Any, **asked: Any) -> Any:
-        os.abort()
-
-
-class Hanging(Slow):
+class Hanging(Backend):
     """Never comes back."""
 
     supports = {"jpeg": (Support(),)}

@@ -89,12 +89,6 @@ def truncated(data: bytes, draw: random.Random) -> bytes:
     return data[: draw.randrange(len(data))]
 
 
-def with_bit_flipped(data: bytes, draw: random.Random) -> bytes:
-    """Flip a random bit."""
-    place = draw.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ 1 << draw.randrange(8)]) + data[place + 1 :]
-
-
 def all_items(store: Store) -> list[tuple[str, bytes, Any]]:
     """Read the key, data and target of every item."""
     return [(store.key(at), bytes(store.read(at)), store.target(at)) for at in range(len(store))]

@@ -344,21 +344,11 @@ def test_holes_have_the_sizes_that_are_drawn_and_lie_anywhere() -> None:
         assert (augment(IMAGES[0], draw_operations(program, 1, 64, 48)[0]) == 9).any()
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda: made("CenterCrop padded"),
-        lambda: A.PadIfNeeded(min_height=90, min_width=90, border_mode=0, fill=0.25, p=1),
-        lambda: A.Affine(translate_px=dict.fromkeys("xy", (20, 20)), p=1),
-    ],
-)
-def test_a_border_after_the_normalisation_is_not_normalised(step: Any) -> None:
-    """What fills floats becomes the level that is normalised to it, within half a level."""
-    compose = A.Compose([made("Resize"), made("Normalize"), step()])
-    for sample, image in zip(loaded(compose), IMAGES, strict=True):
-        expected = compose(image=image)["image"]
-        check(sample, expected, 1 / 51)
-        assert np.abs(np.asarray(sample[0] - expected[0])).max() <= 0.51 / 51
+def test_a_border_after_the_normalisation_is_not_normalised() -> None:
+    """What fills floats is what was given."""
+    compose = A.Compose([made("Resize"), made("Normalize"), made("CenterCrop padded")])
+    for sample, image in zip(loaded(compose, in_core=False), IMAGES, strict=True):
+        check(sample, compose(image=image)["image"], 1 / 51)
 
 
 @pytest.mark.parametrize("kind", [A.ToSepia, A.ISONoise])

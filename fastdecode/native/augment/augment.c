@@ -5,7 +5,7 @@
  *   augment.c                         chooses what applies an operation
  *   tensors.c, remap.c                warps of torchvision and OpenCV; the colours of torchvision
  *   warp.c                            (warp.h) warps of Pillow, and what all warps share
- *   pillow.c, opencv.c, floats.c      (operations.h) levels and colours
+ *   pillow.c, opencv.c                (operations.h) levels and colours
  *   blur.c, filter.c, clahe.c         neighbours
  *   reshape.c, mix.c                  whole pixels; several images
  *   limits.c, geometry.c              the numbers of an operation: are they good, and what do they say?
@@ -183,12 +183,10 @@ int fd_augmenter_begin(fd_augmenter *augmenter, int32_t width, int32_t height, u
 int fd_augmenter_run(fd_augmenter *augmenter, const fd_operation *operations, size_t count,
                      const uint8_t **pixels, int32_t *width, int32_t *height) {
     augmenter->mixing.is_begun = 0;
-    for (size_t i = 0, done = 1; i < count; i += done, done = 1) {
+    for (size_t i = 0; i < count; i++) {
         int status = fd_is_good(&operations[i]) ? prepare(&augmenter->canvas, &operations[i])
                                                 : FD_ARGUMENT;
-        if (status == FD_OK && operations[i].library == FD_FLOATS)
-            status = fd_run_floats(&augmenter->canvas, &operations[i], count - i, &done);
-        else if (status == FD_OK)
+        if (status == FD_OK)
             status = run(augmenter, &operations[i]);
         if (status != FD_OK)
             return status;

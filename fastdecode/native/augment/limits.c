@@ -27,7 +27,7 @@ typedef struct {
 #define ANY FD_LARGEST_NUMBER /* which is itself too large */
 
 static const limit OF_OPERATIONS[] = {
-    {FD_HUE, OF(colour.amount), -0.5, 0.5, 0},
+    {FD_HUE, OF(amount), -0.5, 0.5, 0},
     {FD_SOLARIZE_ADD, OF(lift), 0, 255, 0},
     {FD_POSTERIZE, OF(bits), 0, 8, 0},
     {FD_BLUR, OF(blur.width), 1, 255, ODD | OR_ZERO},
@@ -92,16 +92,6 @@ static int has_filter(const fd_operation *of) {
     return of->filter >= 0 && of->filter <= last;
 }
 
-/* Whether floats can be computed of the operation, and levels of floats. */
-static int has_floats(const fd_operation *of) {
-    int is_known = (of->kind >= FD_BRIGHTNESS && of->kind <= FD_HUE) || of->kind == FD_GREY ||
-                   of->kind == FD_INVERT;
-
-    for (int c = 0; c < 3; c++)
-        is_known &= of->colour.factor[c] > 0;
-    return is_known;
-}
-
 int fd_is_good(const fd_operation *operation) {
     for (int i = 0; i < FD_VALUES; i++)
         if (!(fabs(operation->value[i]) < FD_LARGEST_NUMBER)) /* NaN, too */
@@ -109,7 +99,7 @@ int fd_is_good(const fd_operation *operation) {
     if (operation->kind == FD_BLUR && operation->blur.width == 0 &&
         !(operation->blur.sigma_across < 36)) /* the kernel would be too wide */
         return 0;
-    return has_filter(operation) && (operation->library != FD_FLOATS || has_floats(operation)) &&
+    return has_filter(operation) &&
            are_within(OF_OPERATIONS, sizeof OF_OPERATIONS / sizeof *OF_OPERATIONS, operation->kind,
                       operation);
 }

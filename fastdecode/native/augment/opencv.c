@@ -61,7 +61,7 @@ int fd_levels(fd_canvas *canvas, const fd_operation *how) {
 }
 
 int fd_opencv_contrast(fd_canvas *canvas, const fd_operation *how) {
-    const double factor = how->colour.amount;
+    const double factor = how->amount;
 
     return fd_levels(canvas, &(fd_operation){.levels = {factor, 0.0, 0.0, 1.0 - factor}});
 }
@@ -125,8 +125,8 @@ VARIANTS(saturate, (uint8_t *restrict pixels, size_t count, float factor, float 
 }
 
 int fd_opencv_saturate(fd_canvas *canvas, const fd_operation *how) {
-    saturate(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount,
-             (float)(1.0 - how->colour.amount));
+    saturate(canvas->pixels, fd_count_pixels(canvas), (float)how->amount,
+             (float)(1.0 - how->amount));
     return FD_OK;
 }
 

@@ -34,10 +34,6 @@ fd_apply fd_tensor_contrast, fd_tensor_saturate, fd_tensor_hue, fd_tensor_grey;
 fd_apply fd_opencv_contrast, fd_opencv_saturate, fd_opencv_grey, fd_opencv_equalize;
 fd_apply fd_levels, fd_scale_channels, fd_gamma, fd_shift_colours, fd_fill_box, fd_add_noise;
 
-/* Of floats.c: do the first of `count` operations, and those after it that are of the same floats; `done`
- * is set to their number. */
-int fd_run_floats(fd_canvas *canvas, const fd_operation *operations, size_t count, size_t *done);
-
 /* ---- blur.c, filter.c, clahe.c: each pixel and its neighbours ---- */
 
 fd_apply fd_blur, fd_box_blur, fd_mean_blur, fd_convolve, fd_median, fd_clahe;

@@ -28,7 +28,7 @@ VARIANTS(mix_level, (uint8_t *restrict pixels, size_t count, uint32_t level, flo
 }
 
 int fd_brighten(fd_canvas *canvas, const fd_operation *how) {
-    mix_level(canvas->pixels, fd_count_pixels(canvas), 0, (float)how->colour.amount);
+    mix_level(canvas->pixels, fd_count_pixels(canvas), 0, (float)how->amount);
     return FD_OK;
 }
 
@@ -72,7 +72,7 @@ VARIANTS(saturate_by, (uint8_t *restrict pixels, size_t count, float factor),
 }
 
 int fd_pillow_saturate(fd_canvas *canvas, const fd_operation *how) {
-    saturate_by(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount);
+    saturate_by(canvas->pixels, fd_count_pixels(canvas), (float)how->amount);
     return FD_OK;
 }
 
@@ -95,7 +95,7 @@ int fd_pillow_contrast(fd_canvas *canvas, const fd_operation *how) {
 
     add_luminance(canvas->pixels, count, &sum);
     uint32_t mean = (uint32_t)((double)sum / (double)count + 0.5);
-    mix_level(canvas->pixels, count, mean, (float)how->colour.amount);
+    mix_level(canvas->pixels, count, mean, (float)how->amount);
     return FD_OK;
 }
 
@@ -133,7 +133,7 @@ int fd_sharpen(fd_canvas *canvas, const fd_operation *how) {
     memcpy(canvas->other + last, canvas->pixels + last, stride);
     for (size_t at = stride; at < last; at += stride) {
         smooth_row(smooth, canvas->pixels + at, stride, sums);
-        mix_rows(canvas->other + at, smooth, canvas->pixels + at, width, (float)how->colour.amount);
+        mix_rows(canvas->other + at, smooth, canvas->pixels + at, width, (float)how->amount);
     }
     fd_canvas_swap(canvas);
     return FD_OK;
@@ -324,6 +324,6 @@ VARIANTS(shift_hue, (uint8_t *restrict pixels, size_t count, int32_t shift),
 
 int fd_pillow_hue(fd_canvas *canvas, const fd_operation *how) {
     /* torchvision truncates the shift; Python's % 256 of a negative one is & 255. */
-    shift_hue(canvas->pixels, fd_count_pixels(canvas), (int32_t)(how->colour.amount * 255.0) & 255);
+    shift_hue(canvas->pixels, fd_count_pixels(canvas), (int32_t)(how->amount * 255.0) & 255);
     return FD_OK;
 }

@@ -33,8 +33,8 @@ VARIANTS(mix_with_grey, (uint8_t *restrict pixels, size_t count, float factor, f
 }
 
 int fd_tensor_saturate(fd_canvas *canvas, const fd_operation *how) {
-    mix_with_grey(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount,
-                  (float)(1.0 - how->colour.amount));
+    mix_with_grey(canvas->pixels, fd_count_pixels(canvas), (float)how->amount,
+                  (float)(1.0 - how->amount));
     return FD_OK;
 }
 
@@ -62,8 +62,7 @@ int fd_tensor_contrast(fd_canvas *canvas, const fd_operation *how) {
 
     sum_luminance(canvas->pixels, count, &total);
     float mean = (float)((double)total / (double)count);
-    mix_with_level(canvas->pixels, count, (float)how->colour.amount,
-                   (float)(1.0 - how->colour.amount) * mean);
+    mix_with_level(canvas->pixels, count, (float)how->amount, (float)(1.0 - how->amount) * mean);
     return FD_OK;
 }
 
@@ -119,7 +118,7 @@ VARIANTS(shift_hue, (uint8_t *restrict pixels, size_t count, float shift), (pixe
 }
 
 int fd_tensor_hue(fd_canvas *canvas, const fd_operation *how) {
-    shift_hue(canvas->pixels, fd_count_pixels(canvas), (float)how->colour.amount);
+    shift_hue(canvas->pixels, fd_count_pixels(canvas), (float)how->amount);
     return FD_OK;
 }
 

@@ -47,13 +47,11 @@ _LINK_MESSAGE = (
     "is a link to another member, without bytes of its own: pack it with --hard-dereference"
 )
 
-
 IMAGES = frozenset((*(each[1:] for each in EXTENSIONS), "ico", "img", "pcx", "tga"))
 """Extensions of images, in lower case; "img" is for images of an unknown format."""
 
 _META = re.compile(r"__[^/]*__($|/)")
 _SUFFIXES = {"jpeg": "jpg", "jpeg2000": "jp2"}  # else the format's own name
-
 
 _TARGETS = ("cls", "json", "txt")
 _NUMBERS = ("cls", "cls2", "index", "inx", "id")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from fastdecode import _formats, gpu
-from fastdecode._buffers import as_buffer
+from fastdecode._arguments import as_buffer
 from fastdecode._decode.resizing import ResizePlan
 from fastdecode._system.process import ForkLock
 from fastdecode.gpu import Request, check_device, decode_requests, make_request, resize_into

@@ -16,8 +16,7 @@ import torch
 from PIL import Image as PillowImage
 
 from fastdecode import _formats
-from fastdecode._arguments import check_word, is_int, shown
-from fastdecode._buffers import as_buffer
+from fastdecode._arguments import as_buffer, check_word, is_int, shown
 from fastdecode._decode.api import decode_part
 from fastdecode._decode.plan import DEFAULT_MAX_PIXELS, plan_decode, reduce_for_resize
 from fastdecode._decode.resizing import (

@@ -1,4 +1,4 @@
-"""The boxes of ISO base media files, and the coded images in them (AVIF, HEIC).
+"""AVIF and HEIC: what their libraries say, and the boxes and coded images in them.
 
 ISO/IEC 14496-12 (boxes, iinf, iloc, stco, stsz), ISO/IEC 23008-12 (meta). JPEG 2000 and JPEG XL
 consist of such boxes, too.
@@ -6,12 +6,14 @@ consist of such boxes, too.
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from fastdecode.errors import DecodeError
-from fastdecode.types import Buffer, Format
+from fastdecode._formats import exif
+from fastdecode.errors import DecodeError, UnsupportedFormat
+from fastdecode.types import Buffer, Color, Format, Header
 
 _MAX_BOXES = 4096  # in one parent
 _MAX_BRANDS = 64
@@ -88,7 +90,7 @@ def sniff(data: Buffer) -> Format | None:
     return None if _HEIF_BRANDS.isdisjoint(brands) else "heic"
 
 
-def missing(data: Buffer) -> str:
+def missing_images(data: Buffer) -> str:
     """Return what is missing of the coded images of an AVIF or HEIC; empty if nothing.
 
     Their decoders conceal damage: libheif leaves a tile out of a grid that it cannot decode,
@@ -117,7 +119,7 @@ def missing(data: Buffer) -> str:
     return ""
 
 
-def primary(data: Buffer) -> bytes:
+def _primary(data: Buffer) -> bytes:
     """Return the beginning of the coded data of the primary image, or of the first track.
 
     It is empty if the image is made of others, as a grid is of tiles.
@@ -221,3 +223,89 @@ def _extents(data: Buffer) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
 def _integer(data: Buffer, at: int, size: int) -> int:
     """Read a big-endian integer, without any bytes beyond the end of the file."""
     return int.from_bytes(data[at : at + size], "big")
+
+
+_DELIMITER, _SEQUENCE = b"\x12\0", b"\x0a"  # the first bytes of OBUs
+_FILLING = b"\xff"
+
+
+def parse_avif(data: Buffer) -> Header:
+    """Read an AVIF's header: the stored pixels, without cropping, of the image or first frame.
+
+    `orientation` comes from the irot and imir properties; Pillow puts it into the EXIF block.
+    """
+    from PIL import AvifImagePlugin
+
+    if not AvifImagePlugin.SUPPORTED:
+        raise UnsupportedFormat("this build of Pillow does not read AVIF: pip install -U pillow")
+    image = AvifImagePlugin.AvifImageFile(io.BytesIO(data))
+    block = image.info.get("exif", b"")
+    return Header(
+        "avif",
+        *image.size,
+        len(image.mode),
+        _bits(data),
+        exif.orientation(block, 0, len(block)),
+        color="ycc",
+        animated=image.n_frames > 1,
+    )
+
+
+def _bits(data: Buffer) -> int:
+    """Return the bits of a sample: Pillow does not say them, but the first av1C box does."""
+    at = bytes(data).find(b"av1C")
+    flags = data[at + 6] if at >= 0 else 0
+    return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+
+
+def missing(data: Buffer, header: Header) -> str:
+    """Return what the coded images of an AVIF or HEIC lack; empty if nothing.
+
+    libavif scales the first image to the size that the container promises, which may be gigabytes.
+    """
+    words = missing_images(data)
+    if words or header.format != "avif":
+        return words
+    sides = _coded_sides(_primary(data))
+    if sides is None or (header.width <= sides[0] and header.height <= sides[1]):
+        return ""
+    return f"{header.width}x{header.height} are promised, {sides[0]}x{sides[1]} are coded"
+
+
+def _coded_sides(coded: bytes) -> tuple[int, int] | None:
+    """Return the width and height of an AV1 sequence header; None if it is of a rare kind.
+
+    AV1 bitstream specification, 5.3 (OBUs) and 5.5 (sequence header).
+    """
+    coded = coded.removeprefix(_DELIMITER)
+    if coded[:1] != _SEQUENCE:
+        return None
+    bits = f"{int.from_bytes(coded[2:34].ljust(32, _FILLING), 'big'):0256b}"
+    at = 10  # the profile, still_picture, reduced_still_picture_header, the level
+    if bits[4] == "0":
+        if bits[5:7] != "00":  # timing_info, initial_display_delay
+            return None
+        at = 12
+        for _ in range(int(bits[7:12], 2) + 1):  # operating points: a level above 7 has a tier
+            at += 17 + (int(bits[at + 12 : at + 17], 2) > 7)
+    across, down = (1 + int(bits[place : place + 4], 2) for place in (at, at + 4))
+    at += 8
+    width, height = bits[at : at + across], bits[at + across : at + across + down]
+    return int(width, 2) + 1, int(height, 2) + 1
+
+
+def parse_heic(data: Buffer) -> Header:
+    """Read a HEIC's header: the pixels as seen, because libheif crops and turns them."""
+    try:
+        import pillow_heif
+    except ImportError as error:
+        raise UnsupportedFormat(
+            f"HEIC is read by pillow_heif, which cannot be used here ({error}). "
+            "Install it with: pip install 'fastdecode[pillow_heif]'"
+        ) from error
+    file = pillow_heif.open_heif(bytes(data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
+    image = file[file.primary_index]
+    channels = len(image.mode.partition(";")[0])  # of "RGB;10", say
+    color: Color = "gray" if channels < 3 else "ycc"
+    bits = cast("int", image.info["bit_depth"])
+    return Header("heic", *image.size, channels, bits, color=color)
