@@ -196,7 +196,6 @@ HARMLESS = [
     "Corrupt JPEG data: bad ICC marker",
 ]
 FATAL = [
-    "Corrupt JPEG data: bad arithmetic code",  # part of which decodes to an image
     "Unsupported marker type 0x37",
     "Huffman table 0x01 was not defined",
     "Invalid JPEG file structure: two SOI markers",
