@@ -27,8 +27,7 @@ from same import assert_same
 import fastdecode
 from fastdecode import DecodeError, FastDecodeError, UnsupportedFormat, decode, decode_batch, probe
 from fastdecode._backends import registry
-from fastdecode.packing import pack
-from fastdecode.packing._check import survey
+from fastdecode.packing import pack, survey
 from fastdecode.stores import open_store
 from fastdecode.testing import drawing, encode
 

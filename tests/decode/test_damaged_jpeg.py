@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import Run, some
-from corpus import CORPUS, DATA, jpeg_backends, leave_only, native_core, outcome
+from corpus import CORPUS, DATA, jpeg_backends, leave_only, outcome
 from PIL import Image
 from same import assert_same
 from scans import Scan, coefficients, segment, write
@@ -354,7 +354,6 @@ def test_a_component_without_its_scan_is_an_error(
 @pytest.mark.parametrize("damage", ["gone", "doubled", "of another number"])
 def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
     """A region is not decoded from restart markers out of order, which would show other rows."""
-    native_core()
     data = encode(drawing(160, 240), restart_marker_rows=1)
     at = markers(rb"\xff[\xd0-\xd7]", data)[3]
     there = data[at : at + 2]

@@ -265,9 +265,10 @@ def test_files_that_are_refused() -> None:
     """Bombs and damaged headers are errors; what no library reads is unsupported, not damaged."""
     for name, data in hostile().items():
         assert_raises(FastDecodeError, "", partial(decode, data), name)
-        assert_raises(DecodeError, "", partial(decode, data, mode="stored"), name)
-    for kind in ((6, 6), (34712, 2), (1, 6), (32809, 1), (9, 1)):
-        assert_raises(UnsupportedFormat, "", partial(decode, unread(*kind)), kind)
+        kind = FastDecodeError if "large" in name else DecodeError  # or nobody reads it
+        assert_raises(kind, "", partial(decode, data, mode="stored"), name)
+    for fields in ((6, 6), (34712, 2), (1, 6), (32809, 1), (9, 1)):
+        assert_raises(UnsupportedFormat, "", partial(decode, unread(*fields)), fields)
     sizes = (
         b"P5 0 4 255\n",
         b"P5 4 4 0\n",
