@@ -18,7 +18,7 @@ import torch
 from encoded import turned, with_orientation
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import PROCESS_WARNINGS, Sources, epoch, next_share
+from loading import CROP, PROCESS_WARNINGS, Sources, epoch, next_share
 from loading import SeededLoader as Loader
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING, transforms
@@ -28,6 +28,7 @@ from fastdecode import use
 from fastdecode.native._augment import Draw, Erasure, Operation, Program, do, erase, group
 from fastdecode.native._pool import Items
 from fastdecode.testing import encode
+from fastdecode.torch import Fused
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch.transforms import (
     RandomResizedCrop,
@@ -316,12 +317,14 @@ SOURCES: list[Any] = [
 """Files of which the core makes all but two."""
 
 
-def test_another_backend_keeps_the_core_out(made: Made) -> None:
-    """Named for the dataset, or preferred."""
+def test_another_backend_or_a_step_keeps_the_core_out(made: Made) -> None:
+    """Named for the dataset, or preferred; and what comes after the decoding is done."""
     sources = SOURCES[: len(PHOTOS)]
     expected = epoch(Sources(*sources), 6, threads=0)
     (batch,) = epoch(Sources(*sources, backend="pillow"), 6, threads=2)
     assert_same(batch, expected[0], within=0.02)  # a level
+    ((negative, _),) = epoch(Sources(*sources, transform=Fused(CROP, [torch.neg])), 6, threads=2)
+    assert_same(-negative, expected[0][0])
     with use("simplejpeg"):
         epoch(Sources(*sources), 6, threads=2)
     assert not made

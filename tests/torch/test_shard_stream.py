@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from cases import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from loading import COUNT, PROCESS_WARNINGS, encoded
 from random_transforms import WITHOUT_SHRINKING
@@ -78,6 +78,7 @@ def in_worker(number: int, count: int) -> Iterator[None]:
     st.integers(0, 30),
     st.integers(0, 99),
 )
+@example([5], (2, 0), "counted", 1, False, 0, 0)  # which does not divide
 @settings(WITHOUT_SHRINKING, max_examples=examples(200))
 def test_each_sample_goes_to_one_worker_of_one_rank(
     sizes: list[int],

@@ -245,22 +245,21 @@ if find_spec("kornia_rs"):
     PLACES["a decoder that keeps the GIL"] = (lambda: Images(backend="kornia_rs"), ("GIL",))
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_where_the_users_code_is_called(name: str) -> None:
+def test_where_the_users_code_is_called() -> None:
     """In threads if all of it says that they may; else in processes, and `repr` says why."""
-    make, why = PLACES[name]
-    for asked in ({}, {"num_workers": 2}):
-        loader = Loader(make(), 2, **asked)
-        count = asked.get("num_workers", max(loader.threads, loader.workers))
-        assert (loader.threads, loader.workers) == ((0, count) if why else (count, 0))
-        told = repr(loader).partition("\n")[2]
-        assert [word for word in (*why, "threads=") if why and word not in told] == []
-        assert bool(told) == bool(why)
-    for number in ({"threads": 2}, {"workers": 2}, {"num_workers": 0}):
-        loader = Loader(make(), 2, **number)
-        wanted = number.get("threads", 0), number.get("workers", 0)
-        assert (loader.threads, loader.workers) == wanted
-        assert "\n" not in repr(loader) or (why and loader.threads == 0)
+    for name, (make, why) in PLACES.items():
+        for asked in ({}, {"num_workers": 2}):
+            loader = Loader(make(), 2, **asked)
+            count = asked.get("num_workers", max(loader.threads, loader.workers))
+            assert (loader.threads, loader.workers) == ((0, count) if why else (count, 0)), name
+            told = repr(loader).partition("\n")[2]
+            assert [word for word in (*why, "threads=") if why and word not in told] == [], name
+            assert bool(told) == bool(why), name
+        for number in ({"threads": 2}, {"workers": 2}, {"num_workers": 0}):
+            loader = Loader(make(), 2, **number)
+            wanted = number.get("threads", 0), number.get("workers", 0)
+            assert (loader.threads, loader.workers) == wanted, name
+            assert "\n" not in repr(loader) or (why and loader.threads == 0), name
 
 
 # ---- draws ----
