@@ -229,7 +229,7 @@ class Numbered(Dataset[Any]):
 IN_SUBSETS: dict[str, Any] = {
     "subset": lambda whole: Subset(whole, [1, 2, 5]),
     "nested": lambda whole: Subset(Subset(whole, [0, 2, 1, 3, 5]), torch.tensor([2, 1, 4])),
-    "joined": lambda whole: Subset(ConcatDataset([Subset(whole, [0, 1]), whole]), [1, 4, -1]),
+    "joined": lambda whole: Subset(ConcatDataset([Subset(whole, [0, 1]), whole]), [1, 4, 7]),
     "parts": lambda whole: ConcatDataset([Subset(whole, [1, 2]), Subset(whole, [5])]),
     "wrapper": lambda whole: Numbered(Subset(whole, [1, 2, 5])),
 }
@@ -240,7 +240,7 @@ IN_SUBSETS: dict[str, Any] = {
 @pytest.mark.parametrize("load", [DataLoader, Loader, partial(Loader, num_workers=0)])
 def test_replacement_lies_in_the_subset(load: Any, how: str) -> None:
     """In every loader, "replace" takes no sample that the subset leaves out."""
-    whole = Listed(PHOTO, CUT, CUT, PHOTO, PHOTO, PHOTO, transform=SMALL, on_error="replace")
+    whole = Listed(PHOTO, CUT, CUT, *[PHOTO] * 9, transform=SMALL, on_error="replace")
     [(_, targets)] = load(IN_SUBSETS[how](whole), 3)
 
     assert {target % 100 for target in targets.tolist()} == {5}
