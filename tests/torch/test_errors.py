@@ -14,7 +14,7 @@ import pytest
 import torch
 from damaged import CUT, NO_SUCH_FILE, PHOTO, SMALL, Listed
 from same import assert_same
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, default_collate
 
 from fastdecode import errors
 from fastdecode.torch import Loader
@@ -235,11 +235,15 @@ IN_SUBSETS: dict[str, Any] = {
 }
 
 
+def _one_by_one(dataset: Any, count: int) -> Any:
+    return [default_collate([dataset[index] for index in range(count)])]
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("how", IN_SUBSETS)
-@pytest.mark.parametrize("load", [DataLoader, Loader, partial(Loader, num_workers=0)])
+@pytest.mark.parametrize("load", [_one_by_one, Loader, partial(Loader, num_workers=0)])
 def test_replacement_lies_in_the_subset(load: Any, how: str) -> None:
-    """In every loader, "replace" takes no sample that the subset leaves out."""
+    """One by one and in a Loader, "replace" takes no sample that the subset leaves out."""
     whole = Listed(PHOTO, CUT, CUT, *[PHOTO] * 9, transform=SMALL, on_error="replace")
     [(_, targets)] = load(IN_SUBSETS[how](whole), 3)
 
