@@ -78,10 +78,12 @@ def listing(corner: str, records: Records, columns: Mapping[str, str]) -> str:
 def compared(corner: str, titles: Mapping[str, str], columns: Mapping[str, Figures]) -> str:
     """Write a table of figures, each with its quotient by the figure of the first title."""
     base = next(iter(titles))
+
+    def text(one: float, found: Figures) -> str:  # a row that is not measured yet has no quotient
+        return f"{shown(one)} ({one / found[base]:.2f})" if base in found else shown(one)
+
     texts = {
-        head: {
-            name: {"text": f"{shown(one)} ({one / found[base]:.2f})"} for name, one in found.items()
-        }
+        head: {name: {"text": text(one, found)} for name, one in found.items()}
         for head, found in columns.items()
     }
     return grid(corner, titles, {head: ("{text}", found) for head, found in texts.items()})

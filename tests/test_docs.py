@@ -18,7 +18,7 @@ from pathlib import Path
 import docstrings
 import pages
 import pytest
-from corpus import TESTS, native_core
+from corpus import TESTS
 
 import fastdecode
 from fastdecode import cli
@@ -298,8 +298,6 @@ def _furnish(folder: Path) -> dict[str, str]:
 def test_the_examples_run(module: str, tmp_path: Path) -> None:
     """Every example prints what its docstring or the reference shows."""
     pytest.importorskip(_NEEDED[module] or "fastdecode")
-    if module == "fastdecode.native":
-        native_core()
     own = f"<!-- here: {module}."
     described = [page for page in _REFERENCE if own in page.read_text(encoding="utf-8")]
 

@@ -152,7 +152,7 @@ class Support:
 
 JPEG = Support(
     layouts=frozenset({"RGB", "L"}),
-    codings=frozenset({"baseline", "progressive"}),
+    codings=frozenset({"baseline", "progressive", "arithmetic"}),
     colors=frozenset({"gray", "ycc", "rgb"}),
 )
 """The kinds of JPEG that most libraries read: neither lossless nor CMYK."""

@@ -22,7 +22,8 @@ class KorniaRs(Backend):
     releases_gil = False
     supports = {
         "jpeg": (
-            replace(JPEG, warnings=True),  # it raises on any, but does not say which one
+            # It raises on any warning, but does not say which one.
+            replace(JPEG, warnings=True, codings=frozenset({"baseline", "progressive"})),
         )
     }
 

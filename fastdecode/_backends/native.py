@@ -35,6 +35,7 @@ class Native(Backend):
         "jpeg": (
             replace(
                 JPEG_TURBO_2,
+                codings=frozenset({"baseline", "progressive"}),
                 region=True,
                 skips=True,
                 checks=True,

@@ -67,7 +67,7 @@ class Pillow(Backend):
             Support(
                 layouts=frozenset({"RGB", "L", "CMYK"}),
                 reduces=frozenset({1, 2, 4, 8}),
-                codings=frozenset({"baseline", "progressive"}),
+                codings=frozenset({"baseline", "progressive", "arithmetic"}),
             ),
             # Lossless JPEG cannot be scaled.
             Support(layouts=frozenset({"RGB", "L", "CMYK"}), codings=frozenset({"lossless"})),

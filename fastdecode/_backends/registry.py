@@ -44,9 +44,8 @@ def _builtin(where: str, distribution: str, formats: str, devices: str = "", **m
     return Entry(target, distribution, formats, batch=batch, devices=devices, **more)
 
 
-_ALL_FORMATS = "jpeg png webp gif bmp tiff avif jpeg2000 pnm"
 BUILTIN: dict[str, Entry] = {
-    "pillow": _builtin("pillow:Pillow", "pillow", _ALL_FORMATS),
+    "pillow": _builtin("pillow:Pillow", "pillow", "jpeg png webp gif bmp tiff avif jpeg2000 pnm"),
     "native": _builtin("native:Native", "fastdecode", "jpeg png"),
     "simplejpeg": _builtin("simplejpeg:Simplejpeg", "simplejpeg", "jpeg"),
     "opencv": _builtin("opencv:Opencv", "opencv-python-headless", "jpeg png webp bmp pnm"),

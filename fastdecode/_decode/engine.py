@@ -174,8 +174,9 @@ def _decode(choice: Choice, request: DecodeRequest) -> Image:
     try:
         image, warned = _call_backend(choice, request, window, out)
         _check_array(image, size, choice.layout, request.header.bits)
-        # The checks of the others are here.
-        if warned or not choice.support.checks:
+        # The checks of the others are here. The arithmetic decoder reads zeros behind the data for
+        # ever, without a warning.
+        if warned or not choice.support.checks or request.header.coding == "arithmetic":
             _check_complete(choice, request, image, window, warned=warned)
         if not is_wanted:
             image = _finish(image, choice, request, window)
@@ -311,7 +312,8 @@ def _check_jpeg(
     if warned or not reports:
         jpeg.check_restarts(data)
     is_odd = not reports and (request.suspect or _may_be_filled_in(image, header))
-    if warned or (is_odd and not _is_whole(request, data)):
+    arithmetic = header.coding == "arithmetic"
+    if warned or arithmetic or (is_odd and not _is_whole(request, data)):
         if request.suspect:  # what a reduction or a mode leaves out may be missing, too
             decode_again = _decoder_of_all(choice, request)
             image = decode_again(data)
@@ -347,6 +349,8 @@ def _judges(request: DecodeRequest) -> list[Choice]:
 
 def _is_whole(request: DecodeRequest, data: Buffer) -> bool:
     """Return whether one that reports warnings decodes data in place of the file's without any."""
+    if request.header.coding == "arithmetic":  # of which none reports all
+        return False
     for judge in _judges(request):
         with suppress(DecodeError):
             _decode_all(judge, request, data, strict=True)

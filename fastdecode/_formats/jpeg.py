@@ -39,7 +39,6 @@ _SOF: dict[int, Coding] = {
     0xF7: "jpeg-ls",
 }
 _SOS, _APP1 = 0xDA, 0xE1
-_EXIF_PREFIX = b"Exif\0\0"
 
 _BLOCK = 8
 """Width and height of the block of one DCT, in samples (T.81, A.3.1)."""
@@ -63,27 +62,17 @@ def parse(data: Buffer) -> Header:
     # It runs for every image, with a cold cache after the previous one: so it makes few calls and
     # objects.
     # fmt: off
-    (width, height, channels, bits, sof, interval, turns, _, color, _, _, blocks, factors, scan,
-     _, *place) = header(data, "JPEG")
+    (width, height, channels, bits, sof, interval, turns, _, color, _, _, _, factors, scan,
+     _, begin, end, *xmp) = header(data, "JPEG")
+    orientation = 1
+    if turns:
+        orientation = exif.orientation(data, begin, end, memoryview(data)[slice(*xmp)])
     return Header(
-        "jpeg", width, height, channels, bits, _orientation(data, blocks, *place) if turns else 1,
+        "jpeg", width, height, channels, bits, orientation,
         sof in _PROGRESSIVE, _subsampling(factors[:channels]), interval, COLORS[color],
         _SOF[sof], False, scan,
     )
     # fmt: on
-
-
-def _orientation(
-    data: Buffer, blocks: int, start: int, end: int, packet: int, packet_end: int
-) -> int:
-    """Read the orientation; as in Pillow, later EXIF segments go on with the block of the first."""
-    xmp = memoryview(data)[packet:packet_end]
-    if blocks > 1:
-        found = [bytes(data[at + 4 : to]) for marker, at, to in _segments(data) if marker == _APP1]
-        first, *others = [block for block in found if block.startswith(_EXIF_PREFIX)]
-        data = b"".join((first, *(block[len(_EXIF_PREFIX) :] for block in others)))
-        start, end = 0, len(data)
-    return exif.orientation(data, start, end, xmp)
 
 
 def _segments(data: Buffer) -> Iterator[tuple[int, int, int]]:
@@ -153,6 +142,7 @@ _RECOVERABLE = re.compile(
     r"|Inconsistent progression sequence"
     r"|extraneous bytes before marker"
     r"|bad Huffman code"
+    r"|bad arithmetic code"
     r"|unknown JFIF revision number"
     r"|Invalid SOS parameters for sequential JPEG"
     r"|bad ICC marker"
@@ -170,6 +160,8 @@ bit, because decoders fill in zeros. The second is the opposite of the first: fo
 the rest of an image may happen to be the same. No byte is FF, which would start a marker.
 """
 _SOME = 16  # bytes of them, in each restart interval
+_DROPPED_ZEROS = bytes(6)
+"""An arithmetic coder may leave out zeros at the end of the data (T.81, D.1.8)."""
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _ZEROS = bytes(16)  # FD_MANY_ZEROS
 _HOLE = re.compile(rb"\0{16,}")
@@ -295,7 +287,7 @@ def with_other_endings(
     parts: list[Buffer] = []
     done = 0
     for scan in scans:
-        more = ending
+        more = _DROPPED_ZEROS + ending if header.coding == "arithmetic" else ending
         passed = list(_RESTART.finditer(data, scan.start, scan.end)) if scan.interval else []
         for found in passed if header.coding in ("baseline", "progressive") else ():
             parts += data[done : found.start()], ending[:_SOME]
@@ -366,6 +358,8 @@ def check_structure(data: Buffer, header: Header, *, strict: bool) -> CheckedJpe
         raise DecodeError(f"{_NO_END}, and the last scans of the image are missing")
     if len(data) <= header.scan_offset:
         raise DecodeError(f"{_NO_END}, and no compressed data")
+    if header.coding == "arithmetic":
+        raise DecodeError(f"{_NO_END}, and arithmetic coding does not tell whether data is missing")
     closed = without_half_marker(data) + EOI
     return CheckedJpeg(closed, complete=True, suspect=True)
 
@@ -415,7 +409,8 @@ def check_zeros(
     """
     stream = read(data)
     places = holes(data, stream.scans)
-    if any(size > scan.zeros for scan, _, size in places) or not (stream.complete or reports):
+    wrong = any(header.coding == "arithmetic" or size > scan.zeros for scan, _, size in places)
+    if wrong or not (stream.complete or reports):
         raise NoFallback(WRONG_ZEROS)
     whole = decode_again(data)
     lossless = header.coding == "lossless"  # there, each bit changes pixels

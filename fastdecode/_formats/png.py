@@ -20,11 +20,10 @@ _SPARE_BYTES = 1 << 16  # for an encoder that compresses badly; inflated, they c
 _MAX_CHUNKS = 1024  # without pixels: real files have a dozen
 _MOST_TEXT = 1 << 20  # bytes that text is decompressed to, as in Pillow
 _MOST_COLOURS = 256
-# Texts in which an orientation may be: as EXIF, as hexadecimal EXIF (ImageMagick), in XMP.
+# Texts in which an orientation may be: as hexadecimal EXIF (ImageMagick), in XMP.
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _MOST_KEY = 80  # bytes, with the zero that follows it
-_EXIF, _PROFILE, _PACKET = _KEYS = b"exif", b"Raw profile type exif", b"XML:com.adobe.xmp"
-_RAW_PACKET = b"xmp"  # of an iTXt, which need not be UTF-8
+_PROFILE, _PACKET = _KEYS = b"Raw profile type exif", b"XML:com.adobe.xmp"
 _AT_ONCE = 1 << 18  # bytes to inflate
 # Bytes of the colour that tRNS makes transparent, by colour model and channels.
 _KEY_BYTES = {("gray", 1): 2, ("rgb", 3): 6}
@@ -186,50 +185,31 @@ def _chunks(data: Buffer) -> Iterator[tuple[bytes, int, int]]:
 def _orientation(data: Buffer) -> int:
     """Read the orientation.
 
-    As in Pillow, EXIF may also be a text, what comes last counts, and eXIf before a raw profile.
+    As in Pillow, what comes last counts, and eXIf before a raw profile.
     """
-    found: dict[bytes, bytes] = {}
+    block, texts = None, dict.fromkeys(_KEYS, b"")
     others = (chunk for chunk in _chunks(data) if chunk[0] != b"IDAT")
     for kind, begin, end in islice(others, _MAX_CHUNKS):
         if kind == b"eXIf":
-            found[_EXIF] = bytes(data[begin:end])
+            block = bytes(data[begin:end])
         elif kind in _TEXTS:
             key = bytes(data[begin : min(end, begin + _MOST_KEY)]).partition(b"\0")[0]
             if key in _KEYS:
-                found |= _texts(kind, key, bytes(data[begin + len(key) + 1 : end]))
-    block = found.get(_EXIF)
-    if block is None:
-        block = _raw_profile(found.get(_PROFILE, b""))
-    packet = found.get(_PACKET) or found.get(_RAW_PACKET, b"")
-    return exif.orientation(block, 0, len(block), packet)
+                texts[key] = _text(kind, bytes(data[begin + len(key) + 1 : end]))
+    block = _raw_profile(texts[_PROFILE]) if block is None else block
+    return exif.orientation(block, 0, len(block), texts[_PACKET])
 
 
-def _texts(kind: bytes, key: bytes, rest: bytes) -> dict[bytes, bytes]:
-    """Return what a chunk of text says by its key, given what follows that.
-
-    A damaged zTXt is empty; an iTXt that is damaged, or not UTF-8, is none.
-    """
-    if kind != b"iTXt":
-        return {key: rest if kind == b"tEXt" else _inflated(rest) or b""}
-    parts = rest[2:].split(b"\0", 2)  # after the flag and the method: language, key, text
-    text = _inflated(rest[1:2] + parts[-1]) if rest[:1] != b"\0" else parts[-1]
-    if len(parts) < 3 or text is None:
-        return {}
-    found = {_RAW_PACKET: text} if key == _PACKET else {}
+def _text(kind: bytes, rest: bytes) -> bytes:
+    """Return the text of a chunk, given what follows its key; empty if it is damaged."""
+    if kind == b"iTXt":  # a flag and a method, then language, key and text
+        pressed, rest = rest[:1] != b"\0", rest[2:].split(b"\0", 2)[-1]
+    else:
+        pressed, rest = kind == b"zTXt", rest[kind == b"zTXt" :]
     try:
-        b"\0".join((*parts[:2], text)).decode()
-    except UnicodeDecodeError:
-        return found
-    return {**found, key: text}
-
-
-def _inflated(pressed: bytes) -> bytes | None:
-    """Return a text from the number of its compression on; None if it is damaged."""
-    try:
-        text = zlib.decompressobj().decompress(pressed[1:], _MOST_TEXT)
+        return zlib.decompressobj().decompress(rest, _MOST_TEXT) if pressed else rest
     except zlib.error:
-        return None
-    return text if pressed[:1] == b"\0" else None
+        return b""
 
 
 def _raw_profile(text: bytes) -> bytes:

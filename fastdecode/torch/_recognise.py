@@ -85,6 +85,8 @@ class Row:
     """Whether it only moves or blends pixels, so that floats may still be bytes in the core."""
     only_pillow: bool = False
     """Whether it takes Pillow images but no tensors."""
+    of_arrays: bool = False
+    """Whether it also takes arrays."""
 
 
 def row_of(part: Any) -> Row | None:
@@ -137,7 +139,7 @@ def read_pipeline(parts: Sequence[Any], recipe: Recipe) -> tuple[Recipe, int, st
         row = row_of(part)
         step = None if row is None else row.step
         if recipe.image is np.ndarray:
-            step = step if row is None or type(part).__name__ in _OF_ARRAYS else None
+            step = step if row is None or row.of_arrays else None
         elif recipe.image and not {_V1, _AUTO}.isdisjoint(modules_of(part)):
             step = None  # a v1 transform of a tv_tensors.Image may or may not keep the class
         if recipe.joint and not type(part).__module__.startswith(_V2):
@@ -226,17 +228,6 @@ def image_tensor() -> Any:
     return getattr(sys.modules.get("torchvision.tv_tensors"), "Image", None)
 
 
-_OF_ARRAYS = (
-    *(
-        "LetterBox",
-        "OfImage",
-        "OpenCVResize",
-        "PadToSquare",
-        "SmartResize",
-        "ToImage",
-    ),
-    *("ToPILImage", "ToTensor"),
-)
 _DRAW_NOTHING = {
     *("CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat"),
     *("ConvertImageDtype", "FiveCrop", "Grayscale", "Identity", "Normalize", "PILToTensor", "Pad"),
@@ -647,11 +638,12 @@ def _erases(make: Maker) -> Row:
     return Row(_erase, make, in_place=True)
 
 
-def _converts(step: Step, *, only_pillow: bool = False) -> Row:
-    return Row(step, in_place=True, only_pillow=only_pillow)
+def _converts(step: Step, *, only_pillow: bool = False, of_arrays: bool = False) -> Row:
+    return Row(step, in_place=True, only_pillow=only_pillow, of_arrays=of_arrays)
 
 
 _OF_BYTES = Row(_own_crop, programs.as_it_says, linear=True)
+_OWN_MOVES = Row(_augment, programs.as_it_says, of_arrays=True)
 _OF_EITHER_VERSION = {
     **{name: Row(_crop, make, linear=True) for name, make in programs.CROPS.items()},
     **{name: Row(_augment, make, linear=True) for name, make in programs.SHIFTS.items()},
@@ -673,17 +665,17 @@ _OF_EITHER_VERSION = {
     "RandomOrder": _moves(_random_order),
     "TenCrop": Row(),
     "ToDtype": _converts(_to_float),
-    "ToImage": _converts(_to_image),
-    "ToPILImage": _converts(_to_pil),
+    "ToImage": _converts(_to_image, of_arrays=True),
+    "ToPILImage": _converts(_to_pil, of_arrays=True),
     "ToPureTensor": _converts(_to_pure_tensor),
-    "ToTensor": _converts(_to_tensor),
+    "ToTensor": _converts(_to_tensor, of_arrays=True),
 }
 _POLICIES = {name: Row(_augment, make) for name, make in programs.POLICIES.items()}
 
 TABLE: dict[tuple[str, str], Row] = {
     **_rows((_V1, _V2), _OF_EITHER_VERSION),
     **_rows((_AUTO, _V2), _POLICIES),
-    (_V1, "ToTensor"): _converts(_to_tensor, only_pillow=True),
+    (_V1, "ToTensor"): _converts(_to_tensor, only_pillow=True, of_arrays=True),
     (_WEIGHTS, "ImageClassification"): Row(_image_classification, programs.preset),
     (_TIMM, "MaybePILToTensor"): _converts(_maybe_pil_to_tensor),
     (_TIMM, "MaybeToTensor"): _converts(_maybe_to_tensor),
@@ -699,17 +691,11 @@ TABLE: dict[tuple[str, str], Row] = {
     ),
     (f"{OWN}blur", "GaussianBlur"): Row(_augment, programs.pillow_blur, in_place=True, linear=True),
     (f"{OWN}compose", "Compose"): Row(make=_compose, parts="transforms"),
-    (f"{OWN}compose", "ToTensor"): _converts(_to_tensor),
-    **_rows(
-        (f"{OWN}multimodal",),
-        dict.fromkeys(("PadToSquare", "SmartResize"), _moves(programs.as_it_says)),
-    ),
-    **_rows(
-        (f"{OWN}opencv",),
-        dict.fromkeys(("LetterBox", "OpenCVResize"), _moves(programs.as_it_says)),
-    ),
+    (f"{OWN}compose", "ToTensor"): _converts(_to_tensor, of_arrays=True),
+    **_rows((f"{OWN}multimodal",), dict.fromkeys(("PadToSquare", "SmartResize"), _OWN_MOVES)),
+    **_rows((f"{OWN}opencv",), dict.fromkeys(("LetterBox", "OpenCVResize"), _OWN_MOVES)),
     (Normalize.__module__, "Normalize"): _converts(_fastdecode_normalize),
-    (OfImage.__module__, "OfImage"): Row(_of_albumentations),
+    (OfImage.__module__, "OfImage"): Row(_of_albumentations, of_arrays=True),
     ("torch.nn.modules.container", "Sequential"): Row(parts="_modules"),
     ("torch.nn.modules.linear", "Identity"): _converts(_accept),
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import Run, some
-from corpus import DATA, jpeg_backends, leave_only, native_core, outcome
+from corpus import CORPUS, DATA, jpeg_backends, leave_only, outcome
 from PIL import Image
 from same import assert_same
 from scans import Scan, coefficients, segment, write
@@ -124,6 +124,13 @@ def false_headers() -> Iterator[bytes]:
             yield data[: frame + 5] + height.to_bytes(2, "big") + data[frame + 7 :]
 
 
+def arithmetic() -> Iterator[bytes]:
+    """Cut arithmetic data, any part of which decodes to an image."""
+    for name in ("gen_420_arith.jpg", "gen_gray_arith.jpg", "gen_444_arith.jpg"):
+        data = (CORPUS / "jpeg_kinds" / name).read_bytes()
+        yield from (data[:-cut] for cut in (*range(1, 24), len(data) // 2))
+
+
 def without_intervals() -> Iterator[bytes]:
     """Leave out a restart marker, the blocks behind it, or all from a marker on."""
     data = KINDS["restart markers"]
@@ -147,7 +154,7 @@ def markers(pattern: bytes, data: bytes) -> list[int]:
 
 
 @every_reader
-@pytest.mark.parametrize("damaged", [cut_headers, false_headers, without_intervals])
+@pytest.mark.parametrize("damaged", [cut_headers, false_headers, without_intervals, arithmetic])
 def test_missing_data_is_an_error(
     damaged: Callable[[], Iterator[bytes]], backend: str | None
 ) -> None:
@@ -347,7 +354,6 @@ def test_a_component_without_its_scan_is_an_error(
 @pytest.mark.parametrize("damage", ["gone", "doubled", "of another number"])
 def test_no_region_is_begun_behind_markers_out_of_turn(damage: str) -> None:
     """A region is not decoded from restart markers out of order, which would show other rows."""
-    native_core()
     data = encode(drawing(160, 240), restart_marker_rows=1)
     at = markers(rb"\xff[\xd0-\xd7]", data)[3]
     there = data[at : at + 2]

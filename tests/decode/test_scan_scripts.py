@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 from cases import examples
-from corpus import jpeg_backends, native_core
+from corpus import jpeg_backends
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -140,7 +140,6 @@ def test_a_run_of_ended_blocks_stops_at_a_restart_marker(interval: int) -> None:
 
     So it does at the end of the image; and the core alone leaves such a file to others.
     """
-    native_core()
     grey = coefficients(1, 2)
     grey[:, 1::4, 1:] = 0
     scans = [Scan((0,), 0, 0, 0, 0), Scan((0,), 1, 63, 0, 0, interval=interval)]

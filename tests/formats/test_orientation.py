@@ -13,9 +13,7 @@ import PIL
 import pytest
 from cases import examples
 from encoded import (
-    SHORT,
     chunk,
-    exif_of,
     raw_profile,
     saved,
     turned,
@@ -24,7 +22,7 @@ from encoded import (
     with_segments,
     xmp_of,
 )
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from same import assert_same
@@ -33,11 +31,8 @@ from fastdecode import decode, probe
 from fastdecode._formats import exif, jpeg
 from fastdecode.testing import drawing
 
-SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
-FORMS = {1: "B", 2: "B", 3: "H", 4: "I", 5: "II", 6: "b", 7: "B", 8: "h", 9: "i", 10: "ii",
-         11: "f", 12: "d", 13: "I", 16: "Q"}  # fmt: skip
 XAP = b"http://ns.adobe.com/xap/1.0/\0"
-KEYS = (b"exif", b"Raw profile type exif", b"XML:com.adobe.xmp", b"Software")
+KEYS = (b"Raw profile type exif", b"XML:com.adobe.xmp", b"Software")
 
 
 def valid(value: object) -> int:
@@ -59,31 +54,21 @@ def seen_by_pillow(data: bytes) -> int:
 
 @st.composite
 def blocks(draw: st.DrawFn) -> bytes:
-    """Draw an EXIF block: some entries of any type and count, some of them damaged."""
+    """Draw an EXIF block of some entries, of which the orientation is a short or long number."""
     order = draw(st.sampled_from("<>"))
-    number = draw(st.integers(0, 4))
-    entries, values = b"", b""
-    for _ in range(number):
-        tag = draw(st.sampled_from([0x0112, 0x0112, 0x0100, 0x012C]))
-        kind = draw(st.sampled_from([3, 4, *SIZES, 0, 14, 17]))
-        count = draw(st.sampled_from([1, 1, 0, 2, 3]))
-        form, value = FORMS.get(kind, "I"), draw(st.sampled_from([6, 1, 3, 8, 0, 9]))
-        numbers = [value, draw(st.sampled_from([1, 2, 0]))][: len(form)]
-        content = struct.pack(order + form, *numbers) * count
-        if SIZES.get(kind, 0) * count > 4:
-            place = 14 + 12 * number + len(values) + draw(st.sampled_from([0, 0, 0, 1000, -3]))
-            values += content
-            content = struct.pack(order + "I", place)
-        entries += struct.pack(order + "HHI", tag, kind, count) + content[:4].ljust(4, b"\0")
-    magic = {"<": (b"II*\0", b"II\0*"), ">": (b"MM\0*", b"MM*\0", b"MM\0+")}[order]
-    head = draw(st.sampled_from(magic)) + struct.pack(order + "IH", 8, number)
-    block = b"Exif\0\0" * draw(st.sampled_from([0, 1, 2])) + head + entries + bytes(4) + values
-    return block[: draw(st.sampled_from([None, None, None, -1, 20]))]
+    entries = b""
+    tags = draw(st.lists(st.sampled_from([0x0112, 0x0112, 0x0100, 0x012C]), max_size=4))
+    for tag in tags:
+        kind, value = draw(st.sampled_from([3, 4])), draw(st.sampled_from([6, 1, 3, 8, 0, 9]))
+        content = struct.pack(order + ("H" if kind == 3 else "I"), value)
+        entries += struct.pack(order + "HHI", tag, kind, 1) + content.ljust(4, b"\0")
+    head = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(order + "IH", 8, len(tags))
+    return b"Exif\0\0" * draw(st.sampled_from([0, 1, 2])) + head + entries + bytes(4)
 
 
 packets = st.one_of(
     st.builds(xmp_of, st.integers(0, 9), element=st.booleans()),
-    st.sampled_from([b"", b"<no orientation>", b'tiff:Orientation="x"']),
+    st.sampled_from([b"<no orientation>", b'tiff:Orientation="x"']),
 )
 
 
@@ -95,18 +80,14 @@ as_pillow_13 = pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reaso
 @given(blocks(), packets)
 @settings(deadline=None, max_examples=examples(500))
 def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
-    """Any type and count, damage, values beside the entries, and XMP where there is no tag."""
+    """In both byte orders, and XMP counts where there is no tag; what is cut is never an error."""
     image = Image.new("RGB", (2, 1))
     image.info = {"exif": block, "xmp": packet}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            expected = valid(image.getexif().get(0x0112, 1))
-        except Exception:  # a block that Pillow cannot read at all: just no error
-            expected = None
+    expected = valid(image.getexif().get(0x0112, 1))
     for data in (block, memoryview(b"??" + block + b"??")[2:-2]):
-        found = exif.orientation(data, 0, len(block), packet)
-        assert found == expected or (expected is None and found in range(1, 9))
+        assert exif.orientation(data, 0, len(block), packet) == expected
+    for end in range(len(block)):
+        assert exif.orientation(block[:end], 0, end, packet) in range(1, 9)
 
 
 @as_pillow_13
@@ -119,14 +100,6 @@ def test_segments_of_a_jpeg(segments: list[bytes]) -> None:
     assert probe(data).orientation == seen_by_pillow(data)
 
 
-def test_segments_of_a_jpeg_are_one_block() -> None:
-    """A second EXIF segment goes on with the first: here, with the values."""
-    block = exif_of((SHORT, 3, struct.pack("<I", 26)))
-    values = struct.pack("<3H", 6, 0, 0)
-    data = with_segments(saved("JPEG"), b"Exif\0\0" + block, b"Exif\0\0" + values)
-    assert probe(data).orientation == seen_by_pillow(data) == 6
-
-
 @st.composite
 def chunks(draw: st.DrawFn) -> bytes:
     """Draw a PNG's chunk with an orientation, or with none."""
@@ -135,26 +108,18 @@ def chunks(draw: st.DrawFn) -> bytes:
     if kind == b"eXIf":
         return chunk(kind, block)
     key = draw(st.sampled_from(KEYS))
-    text = block if key == b"exif" else packet if key == KEYS[2] else raw_profile(block)
-    compressed = draw(st.booleans())
-    pressed = zlib.compress(text)[: draw(st.sampled_from([None, None, -6, 5]))]
+    text = packet if key == KEYS[1] else raw_profile(block)
+    pressed = zlib.compress(text)
     body = {
         b"tEXt": text,
         b"zTXt": b"\0" + pressed,
-        b"iTXt": b"\1\0en\0\0" + pressed if compressed else b"\0\0\0x\0" + text,
+        b"iTXt": b"\1\0en\0\0" + pressed if draw(st.booleans()) else b"\0\0\0x\0" + text,
     }
     return chunk(kind, key + b"\0" + body[kind])
 
 
-def itxt(key: bytes, text: bytes) -> bytes:
-    return chunk(b"iTXt", key + b"\0\0\0\0\0" + text)
-
-
 @as_pillow_13
 @given(st.lists(chunks(), max_size=4), st.lists(chunks(), max_size=1))
-@example([], [itxt(b"exif", exif_of((11, 1, b"\0\0\xc0@")))])  # no UTF-8
-@example([itxt(KEYS[2], xmp_of(2))], [chunk(b"tEXt", KEYS[2] + b"\0")])
-@example([itxt(KEYS[2], xmp_of(2))], [itxt(KEYS[2], b"\xff" + xmp_of(3))])
 @settings(deadline=None, max_examples=examples(300))
 def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
     """EXIF and XMP of a PNG, as chunk or text of any kind, before and behind the pixels."""
@@ -186,7 +151,7 @@ def test_images_are_turned_as_by_pillow(format: str) -> None:
 
 def test_long_text_costs_little() -> None:
     """Text that would be decompressed to gigabytes is not."""
-    bomb = KEYS[2] + b"\0\0" + zlib.compress(bytes(50_000_000))
+    bomb = KEYS[1] + b"\0\0" + zlib.compress(bytes(50_000_000))
     data = with_chunks(saved("PNG"), *[chunk(b"zTXt", bomb)] * 100)
     assert probe(data).orientation == 1
 

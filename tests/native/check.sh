@@ -95,11 +95,10 @@ build gcc pool-threads threads -fsanitize=thread tests/native/pool.c
 fuzz() { # PROGRAM SEEDS LONGEST
     mkdir "$work/found-$1"
     "$work/$1" -max_total_time="$seconds" -max_len="$3" -timeout=20 -rss_limit_mb=2500 -len_control=0 \
-        -dict="$work/seeds/$2.dict" -artifact_prefix="$work/findings/$1-" -print_final_stats=1 \
+        -dict="tests/native/$2.dict" -artifact_prefix="$work/findings/$1-" -print_final_stats=1 \
         "$work/found-$1" "$work/seeds/$2" 2> "$work/log-$1"
 }
 mkdir "$work/seeds/program" # it begins with nothing
-echo "# no words" > "$work/seeds/program.dict"
 names=(fuzz fuzz-own fuzz-png fuzz-program)
 fuzz fuzz jpeg 20000 & fuzzers=($!)
 fuzz fuzz-own jpeg 3000 & fuzzers+=($!)

@@ -1,11 +1,10 @@
-"""Make seeds for the fuzzers, and dictionaries of markers and chunks.
+"""Make seeds for the fuzzers.
 
     python tests/native/seeds.py OUT FOLDER...
 
 Every JPEG of the folders that is small enough, and some that are made here, become files in
 OUT/jpeg, each behind the HEAD bytes of another operation (fuzz.c, fuzz_own.c); the PNGs become
-files in OUT/png (fuzz_png.c). OUT/jpeg.dict and OUT/png.dict are the dictionaries. The same folders
-give the same seeds.
+files in OUT/png (fuzz_png.c). The same folders give the same seeds.
 """
 
 from __future__ import annotations
@@ -24,39 +23,9 @@ from PIL.PngImagePlugin import PngInfo
 HEAD, OPERATIONS = 40, 6  # as in fuzz.h
 LARGEST = 16_000  # bytes: of a long file the most changes hit what no decoder looks at
 _WILD_RAW_HUGE = 0xE0  # flags that most seeds do without, so that something is decoded
-_JPEG = {
-    **{f"sof{i}": bytes([0xFF, 0xC0 + i]) for i in (0, 1, 2, 3, 9, 10)},
-    **{f"rst{i}": bytes([0xFF, 0xD0 + i]) for i in range(8)},
-    "soi": b"\xff\xd8",
-    "eoi": b"\xff\xd9",
-    "dht": b"\xff\xc4",
-    "dac": b"\xff\xcc",
-    "sos": b"\xff\xda",
-    "dqt": b"\xff\xdb",
-    "dnl": b"\xff\xdc",
-    "dri": b"\xff\xdd\x00\x04",
-    "com": b"\xff\xfe",
-    "jfif": b"\xff\xe0\x00\x10JFIF\x00",
-    "exif": b"\xff\xe1\x00\x08Exif\x00\x00",
-    "adobe": b"\xff\xee\x00\x0eAdobe",
-    "fill": b"\xff\xff",
-    "stuffed": b"\xff\x00",
-}
 
 
 _PIXEL_BITS = (1, 2, 4, 8, 16, 24, 48, 1, 2, 4, 8, 16, 32, 32, 64)  # of `kinds` in fuzz_png.c
-_PNG = {
-    **{
-        name.lower(): name.encode()
-        for name in (
-            *("IHDR", "PLTE", "IDAT", "IEND", "tRNS", "gAMA", "cHRM", "sRGB", "pHYs", "iCCP"),
-            *("zTXt", "iTXt", "tEXt", "eXIf", "acTL", "fcTL", "fdAT", "sBIT", "bKGD", "hIST"),
-        )
-    },
-    "signature": b"\x89PNG\r\n\x1a\n",
-    "zlib": b"\x78\x9c",
-    "stored": b"\x01\x05\x00\xfa\xff",
-}
 
 
 def small(folders: list[str], first: bytes, *suffixes: str) -> list[Path]:
@@ -122,15 +91,6 @@ def head(operation: int, chance: random.Random) -> bytes:
     return bytes(numbers)
 
 
-def write_dictionary(path: Path, entries: dict[str, bytes]) -> None:
-    """Write what libFuzzer may insert."""
-    lines = [
-        name + '="' + "".join(f"\\x{byte:02x}" for byte in bytes_) + '"'
-        for name, bytes_ in entries.items()
-    ]
-    path.write_text("\n".join(lines) + "\n")
-
-
 def main() -> None:
     out, folders = Path(sys.argv[1]), sys.argv[2:]
     (out / "jpeg").mkdir(parents=True, exist_ok=True)
@@ -146,8 +106,6 @@ def main() -> None:
     files = [(path.stem[:40], path.read_bytes()) for path in pngs]
     for number, (name, data) in enumerate([*made_pngs(), *files]):
         (out / "png" / f"{number:04}_{name}".replace(";", "_")).write_bytes(data)
-    write_dictionary(out / "jpeg.dict", _JPEG)
-    write_dictionary(out / "png.dict", _PNG)
 
 
 if __name__ == "__main__":

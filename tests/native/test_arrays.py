@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import native_core, samples
+from corpus import samples
 from encoded import turned
 from PIL import Image
 from same import assert_same
@@ -17,8 +17,6 @@ import fastdecode
 from fastdecode import FastDecodeError, decode_batch, use
 from fastdecode.native._pool import Items
 from fastdecode.testing import drawing, encode
-
-native_core()
 
 PHOTOS = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))
 PLAIN = PHOTOS[0].read_bytes()

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import native_core, samples
-from instructions import with_each
+from corpus import samples
+from instructions import ffi, lib, with_each
 from processes import answers, resident
 from same import assert_same
 
@@ -22,8 +22,6 @@ from fastdecode._backends import registry
 from fastdecode.testing import drawing, encode, photo
 from fastdecode.types import MODES, REDUCES
 
-library = native_core()
-ffi, lib = library.ffi, library.lib
 DECODER = ffi.gc(lib.fd_decoder_create(), lib.fd_decoder_destroy)
 PHOTO = (Path(fastdecode.__file__).parent / "samples" / "canyon-wren.jpg").read_bytes()
 TRIPLES = 2_000

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import TESTS, native_core
+from corpus import TESTS
 from processes import answers, resident
 from same import assert_same
 
@@ -25,8 +25,6 @@ from fastdecode.native._augment import resized_to
 from fastdecode.native._pool import Items, Pool
 from fastdecode.stores._ranges import Ranges
 from fastdecode.testing import drawing, encode
-
-native_core()
 
 _WINDOWS = os.name == "nt"
 FILES = sorted((Path(fastdecode.__file__).parent / "samples").glob("*.jpg"))

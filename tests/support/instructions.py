@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from corpus import native_core
 from same import assert_same
 
-_core = native_core()
-ffi, lib = _core.ffi, _core.lib
+from fastdecode.native._library import ffi, lib
+
 INSTRUCTIONS = ffi.string(lib.fd_instructions()).decode().split()
 
 
