@@ -175,6 +175,18 @@ def test_any_scale_works(sides: str) -> None:
     assert np.abs(resized(image, (canvas[0], canvas[1])) - want).max() < 0.6
 
 
+@pytest.mark.parametrize(("x", "y"), [(5, 0), (-5, 0), (0, 5), (0, -5)])
+def test_a_box_of_the_same_size_that_sticks_out_is_no_copy(x: int, y: int) -> None:
+    """It repeats the edge, too, beyond which pixels may not be read."""
+    image = pattern("noise", 50, 70, np.random.default_rng(11))
+    rows = np.clip(np.arange(10 + y, 30 + y), 10, 29)
+    columns = np.clip(np.arange(10 + x, 40 + x), 10, 39)
+
+    result = resized(image, (30, 20), box=(10 + x, 10 + y, 40 + x, 30 + y), inside=(10, 10, 40, 30))
+
+    assert_same(result, image[np.ix_(rows, columns)])
+
+
 @pytest.mark.parametrize("size", [(1, 1), (9, 1), (40, 50)])
 @pytest.mark.parametrize("name", ["OWN", "CUBIC", "TORCH_LANCZOS", "TORCH_CUBIC"])
 def test_pixels_may_have_four_bytes(name: str, size: tuple[int, int]) -> None:
