@@ -241,9 +241,9 @@ def _one_by_one(dataset: Any, count: int) -> Any:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("how", IN_SUBSETS)
-@pytest.mark.parametrize("load", [_one_by_one, Loader, partial(Loader, num_workers=0)])
+@pytest.mark.parametrize("load", [_one_by_one, DataLoader, Loader, partial(Loader, num_workers=0)])
 def test_replacement_lies_in_the_subset(load: Any, how: str) -> None:
-    """One by one and in a Loader, "replace" takes no sample that the subset leaves out."""
+    """One by one and in both loaders, "replace" takes no sample that the subset leaves out."""
     whole = Listed(PHOTO, CUT, CUT, *[PHOTO] * 9, transform=SMALL, on_error="replace")
     [(_, targets)] = load(IN_SUBSETS[how](whole), 3)
 
