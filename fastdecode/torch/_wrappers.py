@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.utils.data import ConcatDataset, Subset
 
-_NAMES = frozenset(("indices", "datasets"))
+_NAMES = frozenset(("indices", "datasets", "__getitems__"))
 """One of these attributes is named by each method that asks what is inside for an item."""
 
 

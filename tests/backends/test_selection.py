@@ -143,13 +143,12 @@ def test_rare_jpeg_finds_its_backend(coding: str, bits: int) -> None:
                 decode(data, mode="stored", backend=name)
 
 
-@pytest.mark.parametrize(("marker", "coding"), [(0xC9, "arithmetic"), (0xF7, "jpeg-ls")])
-def test_codings_whose_decoders_miss_no_data_are_refused(marker: int, coding: str) -> None:
-    """No library notices that a JPEG of this coding is cut, so the error names the coding."""
-    data = encode(drawing(16, 16)).replace(b"\xff\xc0", bytes((0xFF, marker)))
+def test_jpeg_ls_is_refused_by_name() -> None:
+    """Its decoder does not notice that the last byte is missing, so the error names the coding."""
+    data = encode(drawing(16, 16)).replace(b"\xff\xc0", b"\xff\xf7")
 
-    assert probe(data).coding == coding
-    with pytest.raises(UnsupportedFormat, match=coding):
+    assert probe(data).coding == "jpeg-ls"
+    with pytest.raises(UnsupportedFormat, match="jpeg-ls"):
         decode(data)
 
 

@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from corpus import usable_backends
 from PIL import Image
 from same import assert_same
 
 from fastdecode import decode
+from fastdecode._decode.engine import borrow_memory
 
 
 @pytest.mark.parametrize("backend", sorted({*usable_backends()} - {"pillow_heif", "tifffile"}))
@@ -32,3 +34,10 @@ def test_a_region_belongs_to_the_caller(tmp_path: Path, backend: str, side: int)
         for black, white in new_thread.submit(both).result():
             assert_same(black, 0)
             assert_same(white, 255)
+
+
+def test_each_thread_has_memory_of_its_own() -> None:
+    """What one decodes into is not what another one writes to at the same time."""
+    here = borrow_memory((8,))
+    with ThreadPoolExecutor(1) as pool:
+        assert not np.shares_memory(here, pool.submit(borrow_memory, (8,)).result())

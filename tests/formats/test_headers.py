@@ -150,6 +150,8 @@ def raster_headers() -> Iterator[tuple[str, bytes, dict[str, Any]]]:
     fields = {"bits": 3, "color": "palette", "channels": 1, "progressive": True, "animated": False}
     yield "gif of one image", gif(bytes(3 << 3), comment, one, flags=0x82), fields
     yield "gif of two images", gif(one, comment, one, b";"), {"animated": True}
+    table = one[:-5] + b"\x80" + bytes((9, 0, 0x3B, 255, 255, 255)) + one[-4:]  # a ; among others
+    yield "gif of two tables", gif(table, table, b";"), {"animated": True}
     for own, bits in ((0, 3), (0x80, 1), (0x84, 5), (0x04, 3)):  # a table of the image comes first
         place, pixels = one[:-5] + bytes([own]), one[-4:]
         whole = gif(bytes(24), place, bytes(3 << bits) if own & 128 else b"", pixels, flags=0x82)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from benches import make_photos, photo
 from corpus import usable_backends
@@ -338,3 +339,9 @@ def test_a_library_alone_does_the_same_work(name: str, kind: str, reduce: Reduce
         pytest.skip("another format")
     alone = _processes.decode_alone(data, header, reduce, name)
     assert_same(alone, decode(data, reduce, backend=name))
+
+
+def test_differences_do_not_wrap_round() -> None:
+    """A level more is as far as a level less."""
+    one, two = (np.full((1, 1), level, np.uint8) for level in (1, 2))
+    assert _processes._difference(one, two) == _processes._difference(two, one) == 1

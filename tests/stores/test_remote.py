@@ -234,6 +234,18 @@ def test_threads_open_a_shard_once(tmp_path: Path, name: str, shards: int) -> No
     assert server.requests["GET", ".tar"] == len(numbers)
 
 
+def test_the_end_of_a_file_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply that lacks the last byte of a file is tried again."""
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+    memory().pipe_file("/end/ten", b"0123456789")
+    read, replies = memory.cat_file, iter((-1, None))
+    monkeypatch.setattr(memory, "cat_file", lambda *a, **k: read(*a, **k)[: next(replies)])
+    monkeypatch.setattr("fastdecode._error_policy._WAIT_S", 0)
+    from fastdecode.stores._remote import Remote
+
+    assert Remote("memory://end/ten").read_range("/end/ten", 4, 10) == b"456789"
+
+
 @pytest.mark.parametrize("times", [1, 99])
 def test_short_replies_are_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int

@@ -14,7 +14,7 @@ import pytest
 import torch
 from damaged import CUT, NO_SUCH_FILE, PHOTO, SMALL, Listed
 from same import assert_same
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, default_collate
 
 from fastdecode import errors
 from fastdecode.torch import Loader
@@ -229,18 +229,22 @@ class Numbered(Dataset[Any]):
 IN_SUBSETS: dict[str, Any] = {
     "subset": lambda whole: Subset(whole, [1, 2, 5]),
     "nested": lambda whole: Subset(Subset(whole, [0, 2, 1, 3, 5]), torch.tensor([2, 1, 4])),
-    "joined": lambda whole: Subset(ConcatDataset([Subset(whole, [0, 1]), whole]), [1, 4, -1]),
+    "joined": lambda whole: Subset(ConcatDataset([Subset(whole, [0, 1]), whole]), [1, 4, 7]),
     "parts": lambda whole: ConcatDataset([Subset(whole, [1, 2]), Subset(whole, [5])]),
     "wrapper": lambda whole: Numbered(Subset(whole, [1, 2, 5])),
 }
 
 
+def _one_by_one(dataset: Any, count: int) -> Any:
+    return [default_collate([dataset[index] for index in range(count)])]
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("how", IN_SUBSETS)
-@pytest.mark.parametrize("load", [DataLoader, Loader, partial(Loader, num_workers=0)])
+@pytest.mark.parametrize("load", [_one_by_one, DataLoader, Loader, partial(Loader, num_workers=0)])
 def test_replacement_lies_in_the_subset(load: Any, how: str) -> None:
-    """In every loader, "replace" takes no sample that the subset leaves out."""
-    whole = Listed(PHOTO, CUT, CUT, PHOTO, PHOTO, PHOTO, transform=SMALL, on_error="replace")
+    """One by one and in both loaders, "replace" takes no sample that the subset leaves out."""
+    whole = Listed(PHOTO, CUT, CUT, *[PHOTO] * 9, transform=SMALL, on_error="replace")
     [(_, targets)] = load(IN_SUBSETS[how](whole), 3)
 
     assert {target % 100 for target in targets.tolist()} == {5}

@@ -130,6 +130,15 @@ def test_spawned_workers_decode_and_tell_of_damage(
     assert dataset.errors == []
 
 
+def test_files_can_be_chosen(root: Path) -> None:
+    """`extensions` choose the files, too; both at once are refused."""
+    by_ending = ImageFolder(root, extensions=(".ico", ".txt"), allow_empty=True)
+
+    assert [Path(path).name for path, _ in by_ending.samples] == ["notes.txt", "x.ico"]
+    with pytest.raises(ValueError, match=r"extensions.*is_valid_file"):
+        ImageFolder(root, is_valid_file=bool, extensions=(".jpg",))
+
+
 # ---- `ImageList`: paths from a list or a CSV file ----
 
 FOLDER = Path(fastdecode.__file__).parent / "samples"

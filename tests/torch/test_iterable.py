@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loading import PROCESS_WARNINGS, Images, Plain, generator_states
+from loading import PROCESS_WARNINGS, Images, Plain, generator_states, wait_until
 from same import assert_same
 from shards import write_shards
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data.datapipes.iter import IterableWrapper
 
 import fastdecode
-from fastdecode.torch import Loader, ShardStream, fuse
+from fastdecode.torch import DevicePrefetcher, Loader, ShardStream, fuse
 from fastdecode.torch._loader.order import sample_seed
 from fastdecode.torch._user_code import preserve_generators, seed_global_generators
 from fastdecode.torch.transforms import RandomResizedCropFlipNormalize
@@ -226,6 +226,35 @@ def test_what_is_left_is_what_was_left(workers: int, kind: Any, tmp_path: Path) 
             again.load_state_dict(state)
             assert again.state_dict() == state
             assert_same([[*again], [*again]], [rest, following], f"after {given}")
+
+
+class Live(Numbers):
+    """Gives its own dictionary as its state, and goes on changing it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = {"at": 0}
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.place["at"] < self.count:
+            self.place["at"] += 1
+            yield self.sample(self.place["at"] - 1)
+
+    def state_dict(self) -> dict[str, int]:
+        return self.place
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place.update(state)
+
+
+def test_a_state_is_that_of_its_batch() -> None:
+    """Although the thread of a prefetcher has read on."""
+    dataset = Live()
+    with DevicePrefetcher(Loader(dataset, 2), "meta") as prefetcher:
+        next(iter(prefetcher))
+        wait_until(lambda: dataset.place["at"] > 2)
+        (process,) = prefetcher.state_dict()["sampler"]["processes"]
+        assert process["dataset"] == {"at": 2}
 
 
 @pytest.mark.parametrize("workers", [0, 2])

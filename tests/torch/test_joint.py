@@ -315,6 +315,7 @@ def test_targets_follow_steps_in_any_order(steps: list[Any], seed: int, output: 
 
 @pytest.mark.filterwarnings("ignore")
 @given(st.lists(st.sampled_from(MOVED), min_size=1, max_size=5), st.integers(0, 1))
+@example([v2.RandomVerticalFlip(1.0), v2.Resize((40, 30))], 1)
 @example([FLIP(1.0), WHOLE, WHOLE], 1)  # a flip, and the resize of a mask, which do not commute
 @settings(WITHOUT_SHRINKING, max_examples=examples(100))
 def test_targets_follow_in_a_loader(steps: list[Any], threads: int) -> None:

@@ -12,12 +12,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from loading import Images, Plain, script, targets_and_errors
+from loading import PROCESS_WARNINGS, Images, Plain, script, targets_and_errors
 from loading import SeededLoader as Loader
+from same import assert_same
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from fastdecode.torch.transforms import ResizeCenterCropNormalize
+from fastdecode.torch.transforms import Resize, ResizeCenterCropNormalize
+
+
+@pytest.mark.filterwarnings(*PROCESS_WARNINGS)
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"workers": 1}], ids=str)
+def test_channels_last_without_a_known_shape(how: dict[str, int]) -> None:
+    """Collated images get the memory layout, too, with targets or without."""
+    for dataset in (Images(Resize(20)), Plain(lambda index: torch.full((3, 4, 5), index))):
+        made = list(Loader(dataset, 4, channels_last=True, **how))
+        assert_same(made, list(Loader(dataset, 4, threads=1)), dataset)
+        images = made[0][0] if isinstance(made[0], list) else made[0]
+        assert images.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 7])

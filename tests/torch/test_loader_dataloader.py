@@ -208,6 +208,11 @@ def test_what_can_be_assigned_begins_with_the_next_epoch() -> None:
                 loader.channels_last = last
                 ((images, _),) = loader
                 assert images.is_contiguous(memory_format=torch.channels_last) == last
+    assert Loader(Images(), num_workers=2, worker_init_fn=begin).workers == 2  # which it asks for
+    with Loader(Images(count=2), 2, threads=1) as loader:
+        loader.worker_init_fn = begin  # as Lightning does
+        with pytest.warns(RuntimeWarning, match="worker_init_fn"):
+            assert indices(loader) == [0, 1]
 
 
 def test_attributes_are_those_of_dataloader() -> None:

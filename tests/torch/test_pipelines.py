@@ -24,7 +24,7 @@ from corpus import native_core
 from encoded import saved
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import SeededLoader, Sources, encoded
+from loading import Sources, encoded
 from PIL import Image as PillowImage
 from random_transforms import WITHOUT_SHRINKING
 from same import assert_same
@@ -362,46 +362,6 @@ def test_pytorchs_loader_gives_torchvisions_batches(workers: int) -> None:
         loader = torch.utils.data.DataLoader(dataset, 4, shuffle=True, num_workers=workers)
         batches.append([torch.cat(parts) for parts in zip(*loader, strict=True)])
     assert_same(*batches, within=1e-6)
-
-
-# ---- floats ----
-
-NORMALIZE, SMOOTH = v1.Normalize(MEAN, STD), {"interpolation": Mode.BILINEAR}
-HALF_A_LEVEL = Case(list, 1.0, 1e-4)
-"""With `most` of that; a warp may take the next pixel at a tie."""
-JITTERS: dict[str, Any] = {
-    "brightness": {"brightness": (1.4, 1.4)},
-    "contrast": {"contrast": (1.7, 1.7)},
-    "saturation": {"saturation": (1.8, 1.8)},
-    "brightness and hue": {"brightness": (0.7, 0.7), "hue": (0.0, 0.0)},
-}
-OF_FLOATS: dict[str, list[Any]] = {
-    **{name: [v1.ColorJitter(**how)] for name, how in JITTERS.items()},
-    **{f"normalised {name}": [NORMALIZE, v2.ColorJitter(**how)] for name, how in JITTERS.items()},
-    "hue": [v1.ColorJitter(hue=(-0.2, -0.2))],
-    "turned with a level": [v2.RandomRotation((7.0, 7.0), **SMOOTH)],
-    "filled with colours": [NORMALIZE, v2.RandomAffine((9.0, 9.0), fill=[0.5, -0.25, 1.0])],
-    "padded": [v1.Pad((3, 4, 5, 6), fill=0.5)],
-    "softened": [NORMALIZE, v1.GaussianBlur(5, (1.0, 1.0))],
-    # Torchvision clamps a hue to 0 to 1, and blends a border with zeros, grey.
-    "called normalised hue": [NORMALIZE, v1.ColorJitter(hue=(-0.2, -0.2))],
-    "called normalised and turned": [NORMALIZE, v1.RandomRotation((7.0, 7.0), **SMOOTH)],
-}
-
-
-@pytest.mark.parametrize("name", OF_FLOATS)
-def test_floats_are_changed_in_the_core(name: str) -> None:
-    """What moves or blends pixels does so in bytes, and a border becomes the nearest level.
-
-    Normalised values are left to torchvision where it clamps them, or blends them with a border.
-    """
-    transform = v1.Compose([TENSOR, *OF_FLOATS[name]])
-    dataset = Sources(*_files()[: len(PHOTOS)], transform=transform)
-    assert ("in Python, in" in repr(dataset)) == name.startswith("called")
-    with SeededLoader(dataset, 1, threads=1) as loader:
-        made = [images[0].clone() for images, _ in loader if not name.startswith("called")]
-    for result, data in zip(made, _files(), strict=False):
-        _check(result, transform(_image(data)), transform, HALF_A_LEVEL, most=0.52)
 
 
 # ---- steps in any order ----

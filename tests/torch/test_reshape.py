@@ -236,6 +236,24 @@ def test_affine_has_the_pixels_of_pillow_images(mode: Mode, data: Any) -> None:
     assert np.abs(made.astype(int) - by_v1).max() <= (mode is not Mode.NEAREST)
 
 
+@pytest.mark.parametrize(
+    ("seed", "sides", "turn", "scale", "moves"),
+    [
+        (5, (39, 33), 270, 1.0, (6, -2)), (337, (15, 39), 90, 3.0, (-4, -2)),
+        (377, (40, 17), 270, 2.0, (3, -5)), (393, (25, 23), 180, 3.0, (2, -8)),
+        (493, (4, 27), 90, 1.5, (2, 6)), (527, (14, 31), 270, 1.0, (-2, -2)),
+    ],
+)  # fmt: skip
+def test_affine_where_pixels_meet(
+    seed: int, sides: tuple[int, int], turn: float, scale: float, moves: tuple[int, int]
+) -> None:
+    """Centres of pixels fall on the edges of others, so the order in which is added shows."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (*sides[::-1], 3)).astype(np.uint8)
+    given = Image.fromarray(pixels), turn, list(moves), scale, [0.0, 0.0], Mode.BICUBIC
+    made = augment(pixels, [Operation("affine", (turn, *moves, scale, 0.0, 0.0), "bicubic")])
+    assert_same(made, np.asarray(v2.functional.affine(*given)))
+
+
 # ---- programs ----
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import traceback
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -143,28 +142,3 @@ def test_torchdatas_loader_saves_and_resumes(shards: Path) -> None:
         again.load_state_dict(state)
 
         assert_same(list(again), rest, workers)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of torchdata's own
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_state_that_is_loaded_late_does_not_set_the_epoch_back(
-    shards: Path, workers: int
-) -> None:
-    """StatefulDataLoader hands it on after `set_epoch`, which is newer."""
-    loading = pytest.importorskip("torchdata.stateful_dataloader")
-
-    def epoch(loader: Any, number: int | None) -> list[int]:
-        if number is not None:
-            loader.dataset.set_epoch(number)
-        return [target for _, targets in loader for target in targets.tolist()]
-
-    made = partial(loading.StatefulDataLoader, batch_size=8, num_workers=workers)
-    first = made(stream(shards))
-    right = [epoch(first, number) for number in range(3)]
-    epoch(first, 0)
-    state = first.state_dict()
-    again = made(stream(shards))
-    again.load_state_dict(state)
-    assert [epoch(again, number) for number in (1, 2)] == right[1:]
-    again.load_state_dict(state)  # back, by the state alone
-    assert epoch(again, None) == right[0]

@@ -106,6 +106,7 @@ def test_each_sample_goes_to_one_worker_of_one_rank(
                     before = numbers(islice(samples, begin))
                     each.load_state_dict(json.loads(json.dumps(each.state_dict())))
                     assert before + numbers(each) == shares[-1][-1]
+            assert how == "uncounted" or len(each) == sum(map(len, shares[-1]))
     total, given_out = sum(sizes), [one for rank in shares for share in rank for one in share]
     lengths = [[len(share) for share in rank] for rank in shares]
     of_ranks = [sum(rank) for rank in lengths]

@@ -136,7 +136,7 @@ def calls(folder: Path) -> dict[str, Call]:
         Call(ShardStream, first, shards=tar, output="tensor"),
         Call(Loader, first, dataset=dataset, threads=0),  # processes end slowly after an error
         Call(DevicePrefetcher, loader=loader, device="cpu"),
-        Call(dataset.load, index=0),
+        Call(dataset.__getitem__, index=0),
         Call(loader.set_epoch, epoch=1),
         Call(loader.load_state_dict, state=loader.state_dict()),
         Call(DecodeOptions),

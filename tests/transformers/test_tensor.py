@@ -262,3 +262,11 @@ def test_it_is_an_ordinary_tensor_to_others() -> None:
     assert_same(_recorded().numpy(), wanted.numpy())
     assert_same(torch.ops.aten.flip(_recorded(), [0]), wanted.flip(0))
     assert type(_recorded() + _recorded()) is torch.Tensor
+
+
+def test_tensors_like_a_recorded_one_have_its_type() -> None:
+    """Or the one that is named."""
+    image = _recorded()
+    for like in (torch.zeros_like, torch.ones_like):
+        assert like(image).dtype == image.dtype == torch.uint8
+        assert like(image, dtype=torch.int64).dtype == torch.int64
