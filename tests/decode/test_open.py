@@ -369,6 +369,9 @@ def test_late_errors_name_the_file(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(OSError, match=r"damaged\.png"):
             image.load()
+    cut = fastdecode.open(_encoded("jpeg")[:-90])  # which shows at once
+    with pytest.raises(OSError, match="truncated"):
+        cut.convert("RGB")
 
 
 def test_open_may_stand_in_pillows_place(monkeypatch: pytest.MonkeyPatch) -> None:
