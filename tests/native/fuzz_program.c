@@ -168,12 +168,10 @@ static void choose_values(choices *from, fd_operation *operation) {
 
 static fd_operation choose_operation(choices *from) {
     fd_operation operation = {.kind = 1 + below(from, FD_ELASTIC),
-                              .library = below(from, 4),
+                              .library = below(from, 3),
                               .filter = below(from, take(from) < 40 ? 9 : 3),
                               .noise = below(from, 3)};
     choose_values(from, &operation);
-    for (int i = 1; i < 7 && operation.library == FD_FLOATS; i++)
-        operation.value[i] = i < 4 ? between(from, -0.001, 0.02) : between(from, -3, 3);
     for (int i = 0; i < 4; i++)
         operation.fill[i] = (uint8_t)take(from);
     operation.fill[3] &= 1;
