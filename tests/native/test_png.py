@@ -264,6 +264,47 @@ def test_what_is_illegal_in_deflate_is_refused(fault: str) -> None:
         assert isinstance(by_core(data, region=(0, 0, 10, bottom)), FastDecodeError)
 
 
+def stream_of(height: int, extra: bytes = b"") -> bytes:
+    return zlib.compress(b"\0\1\2\3" * height + extra)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        file(1, 4, 2, 8, stream_of(3)),
+        file(1, 4, 2, 8, stream_of(4, b"\0")),
+        file(1, 4, 2, 8, stream_of(4) + b"\0"),
+        file(1, 4, 2, 8, stream_of(4)[:-1] + b"\0"),
+        file(1, 4, 2, 8, stream_of(4), last=chunk(b"tEXt", b"a\0b") + chunk(b"IDAT", b"")),
+        file(1, 4, 2, 8, zlib.compress(b"\5\1\2\3" * 4)),
+        file(1, 4, 2, 8, stream_of(4), chunk(b"ABCD")),
+        file(1, 4, 2, 8, stream_of(4), chunk(b"a\0CD")),
+        file(1, 4, 2, 8, stream_of(4), chunk(b"acTL", bytes(8))),
+        file(1, 4, 3, 8, zlib.compress(b"\0\1" * 4)),
+        file(1, 4, 3, 8, zlib.compress(b"\0\1" * 4), chunk(b"PLTE", b"abc")),
+        encode(drawing(40, 30), "png")[:-12],
+    ],
+    ids=[
+        "a row too few",
+        "a byte too many",
+        "a byte behind the stream",
+        "another Adler-32",
+        "pixels in two places",
+        "an unknown filter",
+        "an unknown critical chunk",
+        "a chunk without a name",
+        "an animation",
+        "no palette",
+        "an index without a colour",
+        "no end",
+    ],
+)
+def test_unusual_files_are_left_to_other_backends(data: bytes) -> None:
+    """The core refuses what other decoders may judge in another way."""
+    with pytest.raises(FastDecodeError):
+        decode(data, backend="native")
+
+
 @pytest.mark.parametrize(
     ("width", "height", "sizes"),
     [
@@ -283,6 +324,19 @@ def test_missing_rows_of_interlaced_files_are_refused(
             decode(data, backend="pillow")
     whole = interlaced_header(file(width, height, 0, 8, zlib.compress(bytes(sizes[-1]))))
     assert decode(whole, mode="L").shape == (height, width)
+
+
+@measured
+def test_bombs_cost_little() -> None:
+    """Neither a huge header nor data behind the image takes memory."""
+    zeros = zlib.compress(bytes(100 << 20))
+    data = file(1, 4, 2, 8, stream_of(4)[:-4] + zeros)
+    wide = file(60_000, 60_000, 2, 8, zlib.compress(bytes(1000)))
+    before = resident() or 0
+    for bomb, limit in ((data, 1 << 28), (wide, None)):
+        with pytest.raises(FastDecodeError):
+            decode(bomb, backend="native", max_pixels=limit, region=(0, 0, 1, 4))
+    assert (resident() or 0) - before < 32 << 20
 
 
 @measured
