@@ -325,8 +325,8 @@ def _check_jpeg(
 def _check_zeros(choice: Choice, request: DecodeRequest) -> None:
     """Check that zeros do not stand in place of data, if possible with codecs that warn."""
     data, bare = request.data, jpeg.without_padding(request.data)
-    if _is_whole(request, bare):  # nothing was missing in front of the zeros
-        data = bare
+    if _is_whole(request, bare) or _needs_no_more(choice, request, bare):
+        data = bare  # nothing was missing in front of the zeros
     if not jpeg.has_zeros(data, request.header):
         return
     for judge in _judges(request) or (choice,):
@@ -355,6 +355,23 @@ def _is_whole(request: DecodeRequest, data: Buffer) -> bool:
         with suppress(DecodeError):
             _decode_all(judge, request, data, strict=True)
             return True
+    return False
+
+
+def _needs_no_more(choice: Choice, request: DecodeRequest, data: Buffer) -> bool:
+    """Return whether bytes behind data in place of the file's change nothing, where none reports.
+
+    Zeros between the scans of a progressive file may stand in place of a table, which this misses.
+    """
+    header = request.header
+    if header.progressive or (_judges(request) and header.coding != "arithmetic"):
+        return False
+    decode_all = _decoder_of_all(choice, request)
+    plain = header._replace(coding="baseline")  # not even zeros that its coder may leave out
+    with suppress(DecodeError):
+        image = decode_all(data)
+        jpeg.verify(image, data, plain, decode_all)
+        return np.array_equal(image, decode_all(request.data))
     return False
 
 

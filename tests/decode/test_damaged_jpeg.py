@@ -478,6 +478,21 @@ def test_zeros_behind_complete_data_are_no_damage(
                 decode(padded, strict=True, backend=backend)
 
 
+def test_zeros_that_are_no_data_where_only_pillow_reads_the_file(monkeypatch: Any) -> None:
+    """Behind complete data, and in a comment behind a marker that the core does not read (DNL)."""
+    leave_only(monkeypatch, "native", "pillow")
+    for kind, data in (
+        ("CMYK", FINE["CMYK"]),
+        ("4:1:1", encode(COLOUR, quality=95, subsampling="4:1:1")),
+    ):
+        for zeros in 16, 500:
+            assert outcome(data[:-2] + bytes(zeros) + EOI, data) == "whole", kind
+    data = FINE["4:2:0"]
+    height = b"\xff\xdc\x00\x04" + (90).to_bytes(2, "big")
+    with_comment = data[:-2] + height + b"\xff\xfe\x00\x42" + bytes(64) + EOI
+    assert outcome(with_comment, data) == "whole"
+
+
 @pytest.mark.parametrize("others", [True, False])
 def test_zeros_in_place_of_a_table_are_an_error(others: bool, monkeypatch: Any) -> None:
     """Or in place of a scan, also where the core and Pillow are alone: neither reports warnings."""
