@@ -22,7 +22,7 @@ check() {
         "$bin/fastdecode" --version
         "$bin/python" -m fastdecode.bench --seconds 0.05
         FASTDECODE_REQUIRED_BACKENDS=pillow,native "$bin/pytest" -n 2 \
-            -c "$tree/pyproject.toml" --rootdir "$tree" "$@"
+            -c "$tree/pyproject.toml" --rootdir "$tree" --seed "$seed" "$@"
     )
 }
 oldest=$(interpreter 3.10) newest=$(interpreter 3.13) tests=$PWD/tests

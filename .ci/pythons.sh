@@ -24,7 +24,7 @@ for version; do
     step "fastdecode.torch, $("$venv/bin/python" --version), PyTorch $(
         "$venv/bin/python" -c 'import torch; print(torch.__version__)'
     )"
-    "$venv/bin/python" -m pytest -q -n 2 tests/torch
+    "$venv/bin/python" -m pytest -q -n 2 --seed "$seed" tests/torch
     rm -rf "$venv"
 done
 rm -rf "$place"

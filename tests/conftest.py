@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = config.option.seed
     cases.Run.every, cases.Run.seed = config.option.all, config.option.seed
-    settings.register_profile("some", max_examples=cases.examples(100))
+    settings.register_profile("some", max_examples=cases.examples(100), deadline=None)
     settings.load_profile("some")
     # Most tests' datasets hold functions, which only a forked process has. Since 3.14 it is not the
     # default; what other processes do, tests ask for by name.

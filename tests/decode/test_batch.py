@@ -324,7 +324,7 @@ def thumbnail(data: bytes, side: int, mode: str = "RGB", region: Any = None) -> 
     return np.asarray(ImageOps.exif_transpose(image))
 
 
-@settings(deadline=None, max_examples=examples(150))
+@settings(max_examples=examples(150))
 @given(
     st.integers(1, 400),
     st.integers(1, 400),

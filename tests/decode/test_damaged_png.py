@@ -214,7 +214,7 @@ def mutations(draw: st.DrawFn) -> bytes:
 
 
 @given(mutations())
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 def test_the_verdict_depends_on_no_library(data: bytes) -> None:
     """Modes, the automatic choice, and Pillow or OpenCV alone agree on each damaged file."""
     # An index without a colour is an index all the same.

@@ -206,7 +206,7 @@ def legal_scripts(draw: st.DrawFn) -> list[Scan]:
     return [*firsts, *rest]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.data(),
     legal_scripts(),

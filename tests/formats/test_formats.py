@@ -27,7 +27,7 @@ from fastdecode.errors import BackendUnavailable, DecodeError
 from fastdecode.testing import drawing, encode
 
 WIDTH, HEIGHT = 13, 9
-ours = settings(deadline=None, max_examples=examples(150))
+ours = settings(max_examples=examples(150))
 
 
 def noise(

@@ -78,7 +78,7 @@ as_pillow_13 = pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reaso
 
 @as_pillow_13
 @given(blocks(), packets)
-@settings(deadline=None, max_examples=examples(500))
+@settings(max_examples=examples(500))
 def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
     """In both byte orders, and XMP counts where there is no tag; what is cut is never an error."""
     image = Image.new("RGB", (2, 1))
@@ -93,7 +93,7 @@ def test_blocks_are_read_as_pillow_does(block: bytes, packet: bytes) -> None:
 @as_pillow_13
 @given(st.lists(st.one_of(st.builds(lambda b: b"Exif\0\0" + b, blocks()),
                           st.builds(lambda p: XAP + p, packets)), max_size=3))  # fmt: skip
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 def test_segments_of_a_jpeg(segments: list[bytes]) -> None:
     """EXIF and XMP of a JPEG, in any order and number."""
     data = with_segments(saved("JPEG"), *segments)
@@ -120,7 +120,7 @@ def chunks(draw: st.DrawFn) -> bytes:
 
 @as_pillow_13
 @given(st.lists(chunks(), max_size=4), st.lists(chunks(), max_size=1))
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
     """EXIF and XMP of a PNG, as chunk or text of any kind, before and behind the pixels."""
     data = with_chunks(with_chunks(saved("PNG"), *before), *behind, behind=True)
@@ -131,7 +131,7 @@ def test_chunks_of_a_png(before: list[bytes], behind: list[bytes]) -> None:
 @given(st.integers(0, 255), st.lists(st.one_of(
     st.tuples(st.just(b"EXIF"), blocks()), st.tuples(st.just(b"XMP "), packets)
 ), max_size=3))  # fmt: skip
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 def test_chunks_of_a_webp(flags: int, found: list[tuple[bytes, bytes]]) -> None:
     """EXIF and XMP of a WebP, in any order and number; only what is announced counts."""
     data = with_riff(saved("WEBP"), flags & 0x0C, *found)

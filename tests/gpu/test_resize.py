@@ -54,7 +54,7 @@ def apart(result: Any, expected: Any) -> int:
     return int(np.abs(have - expected.astype(int)).max())
 
 
-@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), suppress_health_check=list(HealthCheck))
 @given(
     kind=st.sampled_from(KINDS),
     sides=st.tuples(st.integers(1, 90), st.integers(1, 90)),

@@ -103,7 +103,7 @@ WITHOUT: dict[str, Callable[[Image.Image], Image.Image]] = {
 
 @pytest.mark.parametrize("kind", [*WITH_NUMBER, *WITHOUT])
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 def test_colours_are_those_of_pillow(kind: Any, data: Any) -> None:
     """Each operation on colours gives the bytes that Pillow gives."""
     pixels = data.draw(images())
@@ -145,7 +145,7 @@ TILTS = st.tuples(*[st.floats(-0.02, 0.02)] * 2)
 @pytest.mark.parametrize("kind", ["warp", "rotate", "perspective"])
 @pytest.mark.parametrize("name", FILTERS)
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 def test_geometry_is_that_of_pillow(kind: Any, name: Any, data: Any) -> None:
     """Warps, also tilted ones, and rotations give Pillow's bytes, with each filter and any fill."""
     pixels, fill = data.draw(images()), data.draw(st.tuples(*[st.integers(0, 255)] * 3))
@@ -180,7 +180,7 @@ def _warped_tensor(pixels: Any, matrix: tuple[float, ...], fill: Any) -> Any:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(100))
+@settings(max_examples=examples(100))
 def test_warps_of_tensors(data: Any) -> None:
     """A bilinear warp is within 1 level of doubles."""
     pixels, matrix = data.draw(images()), data.draw(MATRICES)
@@ -191,7 +191,7 @@ def test_warps_of_tensors(data: Any) -> None:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 def test_blur_is_the_gaussian_of_its_kernel(data: Any) -> None:
     """A blur is within 1 level of the sum of all products, with mirrored edges."""
     pixels, sigma = data.draw(images()), data.draw(st.floats(0.1, 3))
@@ -233,7 +233,7 @@ ERASURES = st.builds(
 
 
 @given(images(), st.lists(ERASURES, min_size=1, max_size=3), st.integers(0, 2**63), st.booleans())
-@settings(deadline=None, max_examples=examples(100))
+@settings(max_examples=examples(100))
 def test_erasures_fill_their_boxes(
     pixels: Any, erasures: list[Erasure], state: int, first: bool
 ) -> None:

@@ -169,7 +169,7 @@ def regions(image: list[int], chance: random.Random, count: int) -> Iterator[tup
 
 
 @given(streams())
-@settings(deadline=None, max_examples=examples(150))
+@settings(max_examples=examples(150))
 def test_blocks_of_every_kind_in_every_order(drawn: Any) -> None:
     """Stored, fixed and dynamic blocks, any filters, narrow images of any kind: as in Pillow."""
     image, stream, chance = drawn
@@ -188,7 +188,7 @@ def test_the_fixed_codes_come_again(kinds: list[str]) -> None:
 
 
 @given(streams(), st.data())
-@settings(deadline=None, max_examples=examples(150))
+@settings(max_examples=examples(150))
 def test_no_part_is_made_of_what_is_not_there(drawn: Any, data: Any) -> None:
     """Of a cut stream with right CRCs, a region is refused, or has the pixels of the whole."""
     image, stream, chance = drawn
@@ -341,7 +341,7 @@ def test_bombs_cost_little() -> None:
 
 @measured
 def test_regions_and_resizes_need_no_whole_image(tmp_path: Path) -> None:
-    """Neither the image, nor its compressed data, is in memory a second time."""
+    """Neither the whole image nor a copy of its compressed data is in memory."""
     path = tmp_path / "large.png"
     data = made(2400, 1800, 2, 8, random.Random(6), filters=[0], level=1)
     path.write_bytes(data)
@@ -358,7 +358,7 @@ answers["shape"] = decode_batch([data], size=(224, 200)).shape
 answers["after"] = peak()
 """)
 
-    assert peaks["after"] - peaks["before"] < 8_000
+    assert peaks["after"] - peaks["before"] < 11_000  # KB: each of the two is 12 MB
     assert peaks["shape"] == [1, 224, 200, 3]
     assert peaks["part"] == decode(data, backend="native")[100:105, 100:110].tolist()
 

@@ -303,7 +303,7 @@ def test_the_order_of_the_passes_is_pillows(name: str, more: int) -> None:
 
 @pytest.mark.parametrize("name", [*PILLOW_FILTERS, *TORCH_FILTERS])
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(80))
+@settings(max_examples=examples(80))
 def test_filters_of_libraries_give_their_bytes(name: str, data: Any) -> None:
     """A box resized with a filter of Pillow or torch, or a part, equals crop and resize there."""
     width, height = data.draw(SIDES), data.draw(SIDES)

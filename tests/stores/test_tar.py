@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from same import assert_same
 from tars import image, numbered, write_tar
@@ -264,7 +264,6 @@ def test_member_names_are_those_that_webdataset_splits_alike(
     assert split(name) == (stem, extension)
 
 
-@settings(deadline=None)
 @given(
     st.binary(min_size=1, max_size=400).filter(lambda name: b"\0" not in name and name[:1] != b"/")
 )

@@ -17,7 +17,6 @@ from fastdecode.torch.transforms import (
 )
 
 WITHOUT_SHRINKING = settings(
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

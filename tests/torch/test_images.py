@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from corpus import native_core
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from loading import SeededLoader, Sources
 from PIL import Image as PillowImage
@@ -218,7 +218,6 @@ def expand2square(image: PillowImage.Image, fill: Any) -> PillowImage.Image:
     st.integers(1, 10**6),
     st.integers(1, 10**6),
 )
-@settings(deadline=None)
 def test_sides_are_those_of_qwens_function(
     width: int, height: int, factor: int, one: int, other: int
 ) -> None:

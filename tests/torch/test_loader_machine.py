@@ -363,7 +363,6 @@ def test_any_order_of_calls_gives_what_a_plain_model_says(
     run_state_machine_as_test(
         type("Machine", (Machine,), {"way": way}),
         settings=settings(
-            deadline=None,
             max_examples=many,
             stateful_step_count=STEPS // 3 if starts else STEPS,
             phases=[Phase.generate],  # to shrink what fails would take minutes

@@ -377,7 +377,7 @@ def test_a_missing_batch_is_a_timeout_that_names_its_items(way: str) -> None:
 
     dataset: Any = Plain(make, 12) if way == "threads" else Hanging(EXACT, count=12)
     dataset.thread_safe = True
-    with loader(way, dataset, timeout=0.5) as batches:
+    with loader(way, dataset, timeout=1.5) as batches:
         seen = targets_and_errors(batches)
         go.set()
 

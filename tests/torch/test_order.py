@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from loading import Images, Plain, copies
 from loading import SeededLoader as Loader
@@ -18,7 +18,6 @@ import fastdecode.torch
 from fastdecode.torch._loader.order import sample_seed
 
 
-@settings(deadline=None)
 @given(
     length=st.integers(0, 60),
     ranks=st.integers(1, 6),

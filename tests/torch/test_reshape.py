@@ -141,7 +141,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("kind", OPERATIONS)
 @given(IMAGES, st.data())
-@settings(deadline=None, max_examples=examples(150))
+@settings(max_examples=examples(150))
 def test_operations_are_those_of_pillow_and_numpy(kind: str, image: Any, data: Any) -> None:
     """With each filter and each way to pad, its size and its pixels."""
     program = do(data.draw(OPERATIONS[kind]))
@@ -176,7 +176,7 @@ COLOURS = ("brightness", "contrast", "saturation", "sharpness")
 
 @pytest.mark.parametrize("library", [v1_functional, v2.functional], ids=["v1", "v2"])
 @given(st.integers(0, 2**32), SIDES_OF_WARPS, SIDES_OF_WARPS)
-@settings(deadline=None, max_examples=examples(25))
+@settings(max_examples=examples(25))
 def test_tensors_get_torchvisions_results(library: Any, seed: int, height: int, width: int) -> None:
     """Each operation for tensors is within 1 level of torchvision's function."""
     draws, noise = random.Random(seed), np.random.default_rng(seed)
@@ -213,7 +213,7 @@ def test_tensors_get_torchvisions_results(library: Any, seed: int, height: int, 
 
 @pytest.mark.parametrize("mode", [Mode.NEAREST, Mode.BILINEAR, Mode.BICUBIC], ids=str)
 @given(st.data())
-@settings(deadline=None, max_examples=examples(50))
+@settings(max_examples=examples(50))
 def test_affine_has_the_pixels_of_pillow_images(mode: Mode, data: Any) -> None:
     """Any angle, move, scale and shear of an image of any size is v2's, bit for bit.
 
@@ -304,7 +304,7 @@ def _transform(program: Program, shape: Any = None, **options: Any) -> Recipe:
 
 
 @given(programs(), IMAGES, st.integers(0, 2**63))
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 def test_a_program_is_its_steps_one_by_one(program: Program, image: Any, state: int) -> None:
     """In any order, and nested, from a file to the result, which parts of it are decoded or not."""
     try:
@@ -412,7 +412,7 @@ def test_levels_with_a_mean_come_before_a_crop() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @given(BORDERS, st.data())
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 def test_a_border_that_a_crop_leaves_out_is_not_made(mode: Any, border: Any, data: Any) -> None:
     """Only the part of the image that shows is decoded, and only the rest of its border made."""
     sides = 14 + border[0] + border[2], 12 + border[1] + border[3]

@@ -113,7 +113,7 @@ for which in (0, 1):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
 def test_late_batch_is_a_timeout_that_names_its_items() -> None:
     """After `timeout` seconds the error names the items; closing ends the hanging process."""
-    with Loader(Plain(hanging, 8), 4, workers=1, timeout=0.5) as loader:
+    with Loader(Plain(hanging, 8), 4, workers=1, timeout=2) as loader:
         others = pids(loader)
         batches = iter(loader)
         next(batches)

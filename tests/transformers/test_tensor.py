@@ -152,7 +152,7 @@ def _done(step: Step, made: list[Any]) -> Any:
         return type(error)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_any_calls_have_the_results_of_a_tensor(data: Any) -> None:
     """Whatever is called, in any order, also on parts of the same memory that are changed."""
