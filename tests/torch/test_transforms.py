@@ -93,6 +93,17 @@ def reference_sample(transform: Any, image: torch.Tensor, generator: torch.Gener
     return reference.flip(result, transform.flip, generator), box
 
 
+@pytest.mark.parametrize(("name", "size"), [("1x500", (1, 4)), ("500x1", (4, 1))])
+def test_a_strip_has_the_box_of_the_nearest_ratio(name: str, size: tuple[int, int]) -> None:
+    """Where no box that was drawn fits, it is in the middle, as large as the ratios allow."""
+    transform = RandomResizedCrop(8, scale=(0.9, 1.0), ratio=(0.25, 4.0), flip=0.0)
+
+    left, top, right, bottom = transform.with_geometry(IMAGES[name])[1].box
+
+    assert (right - left, bottom - top) == size
+    assert max(left, top) == 248
+
+
 @pytest.mark.parametrize("disabled", ["", "native"], ids=["core", "no core"])
 @settings(WITHOUT_SHRINKING, max_examples=examples(100))
 @given(data=st.data())
